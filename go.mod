@@ -1,0 +1,3 @@
+module aduana
+
+go 1.26
