@@ -92,8 +92,8 @@ type Usage struct {
 	Counts []Count
 }
 
-// Count is what the counter of one slot holds now: calls in the window that ends now, and the instant (Unix milliseconds) at which
-// the first of them leaves it.
+// Count is what the counter of one slot holds now: the calls in the window that ends now, and the instant (Unix milliseconds) at
+// which enough of them will have left it for one more call.
 type Count struct {
 	Slot    int
 	Used    int64
