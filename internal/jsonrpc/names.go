@@ -1,0 +1,195 @@
+package jsonrpc
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Parsers differ in what they take for the same member name: some ignore case
+// (CVE-2026-27896), some stop at NUL (GHSA-q382-vc8q-7jhj), some normalise. If
+// the gateway reads "name" and the upstream reads "Name", the upstream runs
+// what the gateway never saw. Hence a member of the envelope, of params or of
+// params._meta that such a parser could take for a known one is refused, whether
+// or not the known one is there too.
+
+const longestName = len("io.modelcontextprotocol/clientCapabilities")
+
+// known maps the folded form of a name to the name, for one level; "" if the
+// level knows no such name.
+func known(lv level, folded []byte) string {
+	switch lv {
+	case top:
+		switch string(folded) {
+		case "jsonrpc":
+			return "jsonrpc"
+		case "id":
+			return "id"
+		case "method":
+			return "method"
+		case "params":
+			return "params"
+		case "result":
+			return "result"
+		case "error":
+			return "error"
+		}
+	case params:
+		switch string(folded) {
+		case "name":
+			return "name"
+		case "arguments":
+			return "arguments"
+		case "cursor":
+			return "cursor"
+		case "uri":
+			return "uri"
+		case "_meta":
+			return "_meta"
+		case "requeststate":
+			return "requestState"
+		case "inputresponses":
+			return "inputResponses"
+		case "protocolversion":
+			return "protocolVersion"
+		case "capabilities":
+			return "capabilities"
+		case "clientinfo":
+			return "clientInfo"
+		case "level":
+			return "level"
+		case "ref":
+			return "ref"
+		case "argument":
+			return "argument"
+		case "requestid":
+			return "requestId"
+		case "reason":
+			return "reason"
+		case "progresstoken":
+			return "progressToken"
+		case "progress":
+			return "progress"
+		case "total":
+			return "total"
+		case "notifications":
+			return "notifications"
+		case "taskid":
+			return "taskId"
+		}
+	case meta:
+		switch string(folded) {
+		case "progresstoken":
+			return "progressToken"
+		case "io.modelcontextprotocol/protocolversion":
+			return "io.modelcontextprotocol/protocolVersion"
+		case "io.modelcontextprotocol/clientcapabilities":
+			return "io.modelcontextprotocol/clientCapabilities"
+		case "io.modelcontextprotocol/clientinfo":
+			return "io.modelcontextprotocol/clientInfo"
+		case "io.modelcontextprotocol/loglevel":
+			return "io.modelcontextprotocol/logLevel"
+		}
+	}
+	return ""
+}
+
+// imitates returns the known name that key could be taken for although it is
+// spelt otherwise, or "".
+func imitates(lv level, key []byte) string {
+	var room [longestName]byte
+	folded, ok := fold(room[:0], key)
+	if !ok {
+		return ""
+	}
+	if real := known(lv, folded); real != string(key) {
+		return real
+	}
+	return ""
+}
+
+// fold appends to dst what the most lenient parser would make of key: without
+// invisible characters and without space at the ends, full width as ASCII, in
+// lower case. It reports false as soon as the outcome cannot be a known name.
+func fold(dst, key []byte) ([]byte, bool) {
+	spaces := false
+	for i := 0; i < len(key); {
+		r, n := rune(key[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(key[i:])
+		}
+		i += n
+		switch {
+		case r == 0x17f: // long s: simple case folding, CaseFolding.txt
+			r = 's'
+		case r == 0x212a: // kelvin sign: likewise
+			r = 'k'
+		case 0xff01 <= r && r <= 0xff5e: // full width forms, as in NFKC
+			r -= 0xff01 - '!'
+		}
+		switch {
+		case invisible(r):
+			continue
+		case unicode.IsSpace(r):
+			spaces = len(dst) > 0
+			continue
+		case spaces || r >= utf8.RuneSelf || len(dst) == longestName:
+			return nil, false
+		case 'A' <= r && r <= 'Z':
+			r += 'a' - 'A'
+		}
+		dst = append(dst, byte(r))
+	}
+	return dst, true
+}
+
+// invisible reports whether r leaves no trace on a page or in a C string.
+func invisible(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r == 0x7f || r < ' ' && !unicode.IsSpace(r)
+	}
+	switch {
+	case unicode.IsSpace(r):
+		return false
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
+		return true
+	}
+	return false
+}
+
+// intern returns key as a string, without a copy if it is a name that most
+// messages have.
+func intern(key []byte) string {
+	switch string(key) {
+	case "jsonrpc":
+		return "jsonrpc"
+	case "id":
+		return "id"
+	case "method":
+		return "method"
+	case "params":
+		return "params"
+	case "result":
+		return "result"
+	case "error":
+		return "error"
+	case "name":
+		return "name"
+	case "arguments":
+		return "arguments"
+	case "_meta":
+		return "_meta"
+	case "content":
+		return "content"
+	case "structuredContent":
+		return "structuredContent"
+	case "isError":
+		return "isError"
+	case "resultType":
+		return "resultType"
+	case "code":
+		return "code"
+	case "message":
+		return "message"
+	}
+	return string(key)
+}
