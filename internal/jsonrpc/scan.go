@@ -513,32 +513,34 @@ func (s *scanner) text(i int) (end int, escaped bool) {
 	}
 }
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special sets the high bit of the lowest byte of w that is not plain in a
+// string: a quote, a backslash, a control character or anything beyond ASCII.
+// Per byte, x^0x02 is below 0x21 for control characters and the quote only, and
+// a subtraction sets the high bit where it borrows. A borrow spoils only bytes
+// above one that is marked already, so the lowest mark is right; higher ones
+// may not be.
+func special(w uint64) uint64 {
+	return ((w ^ 0x02*ones) - 0x21*ones) | ((w ^ '\\'*ones) - ones) | w
+}
+
 // plain returns the first place from i on that holds a byte which is not plain
-// in a string: a quote, a backslash, a control character or the start of
-// anything beyond ASCII. It looks at eight bytes at a time: per byte, x^0x02 is
-// below 0x21 for control characters and the quote only, and each subtraction
-// sets the high bit where it borrows. A borrow spoils only bytes above one that
-// is marked already, so the lowest mark is right.
+// in a string, or len(b).
 func plain(b []byte, i int) int {
-	const (
-		ones = 0x0101010101010101
-		high = 0x8080808080808080
-	)
 	for i+32 <= len(b) {
 		w := b[i : i+32]
-		w0, w1 := binary.LittleEndian.Uint64(w), binary.LittleEndian.Uint64(w[8:])
-		w2, w3 := binary.LittleEndian.Uint64(w[16:]), binary.LittleEndian.Uint64(w[24:])
-		if ((w0^0x02*ones)-0x21*ones|(w0^'\\'*ones)-ones|w0|
-			(w1^0x02*ones)-0x21*ones|(w1^'\\'*ones)-ones|w1|
-			(w2^0x02*ones)-0x21*ones|(w2^'\\'*ones)-ones|w2|
-			(w3^0x02*ones)-0x21*ones|(w3^'\\'*ones)-ones|w3)&high != 0 {
+		if (special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
+			special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])))&highs != 0 {
 			break
 		}
 		i += 32
 	}
 	for i+8 <= len(b) {
-		w := binary.LittleEndian.Uint64(b[i:])
-		if m := ((w ^ 0x02*ones) - 0x21*ones | (w ^ '\\'*ones) - ones | w) & high; m != 0 {
+		if m := special(binary.LittleEndian.Uint64(b[i:])) & highs; m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8
