@@ -24,7 +24,6 @@ const (
 	DefinitionChanged Withheld = "definition_changed" // schema, annotations or an unknown member differ from what was accepted
 	BindingChanged    Withheld = "binding_changed"    // the upstream's id points somewhere else than where it was accepted
 	NotAccepted       Withheld = "not_accepted"       // nobody accepted it yet
-	Gone              Withheld = "gone"               // accepted once, no longer listed
 )
 
 // Listed is one thing that wants a name. Accepted things are never taken away by things that are not.
