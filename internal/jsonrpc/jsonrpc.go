@@ -264,11 +264,17 @@ func (m *Message) envelope(raw []byte) error {
 		}
 	}
 	goodID := id.Kind == String || id.Kind == Number && integer(raw[id.Value.Start:id.Value.End])
-	if goodID && !m.s.unsure {
-		m.id = id.Value
+	if err := m.s.err(); err != nil {
+		// The id may go into the refusal, unless it is part of the offence.
+		if goodID && !m.s.unsure {
+			if _, bad := ScanValue(raw[id.Value.Start:id.Value.End], Limits{Bytes: len(raw)}); bad == nil {
+				m.id = id.Value
+			}
+		}
+		return err
 	}
-	if e := m.s.soft; e.Code != 0 {
-		return &e
+	if goodID {
+		m.id = id.Value
 	}
 	bad := func(t Member, reason string) error {
 		return &Error{InvalidRequest, t.Value.Start, reason}

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -14,102 +15,54 @@ import (
 
 const longestName = len("io.modelcontextprotocol/clientCapabilities")
 
-// known maps the folded form of a name to the name, for one level; "" if the
-// level knows no such name.
-func known(lv level, folded []byte) string {
+// imitates returns the known name that key could be taken for although it is
+// spelt otherwise, or "".
+func imitates(lv level, key []byte) string {
 	switch lv {
 	case top:
-		switch string(folded) {
-		case "jsonrpc":
-			return "jsonrpc"
-		case "id":
-			return "id"
-		case "method":
-			return "method"
-		case "params":
-			return "params"
-		case "result":
-			return "result"
-		case "error":
-			return "error"
-		}
+		return imitated(key, []string{"jsonrpc", "id", "method", "params", "result", "error"})
 	case params:
-		switch string(folded) {
-		case "name":
-			return "name"
-		case "arguments":
-			return "arguments"
-		case "cursor":
-			return "cursor"
-		case "uri":
-			return "uri"
-		case "_meta":
-			return "_meta"
-		case "requeststate":
-			return "requestState"
-		case "inputresponses":
-			return "inputResponses"
-		case "protocolversion":
-			return "protocolVersion"
-		case "capabilities":
-			return "capabilities"
-		case "clientinfo":
-			return "clientInfo"
-		case "level":
-			return "level"
-		case "ref":
-			return "ref"
-		case "argument":
-			return "argument"
-		case "requestid":
-			return "requestId"
-		case "reason":
-			return "reason"
-		case "progresstoken":
-			return "progressToken"
-		case "progress":
-			return "progress"
-		case "total":
-			return "total"
-		case "notifications":
-			return "notifications"
-		case "taskid":
-			return "taskId"
-		}
+		return imitated(key, []string{
+			"name", "arguments", "_meta", "uri", "cursor", "ref", "argument", "level",
+			"requestId", "reason", "progressToken", "progress", "total", "taskId",
+			"requestState", "inputResponses", "notifications",
+			"protocolVersion", "capabilities", "clientInfo",
+		})
 	case meta:
-		switch string(folded) {
-		case "progresstoken":
-			return "progressToken"
-		case "io.modelcontextprotocol/protocolversion":
-			return "io.modelcontextprotocol/protocolVersion"
-		case "io.modelcontextprotocol/clientcapabilities":
-			return "io.modelcontextprotocol/clientCapabilities"
-		case "io.modelcontextprotocol/clientinfo":
-			return "io.modelcontextprotocol/clientInfo"
-		case "io.modelcontextprotocol/loglevel":
-			return "io.modelcontextprotocol/logLevel"
-		}
+		return imitated(key, []string{
+			"progressToken",
+			"io.modelcontextprotocol/protocolVersion",
+			"io.modelcontextprotocol/clientCapabilities",
+			"io.modelcontextprotocol/clientInfo",
+			"io.modelcontextprotocol/logLevel",
+		})
 	}
 	return ""
 }
 
-// imitates returns the known name that key could be taken for although it is
-// spelt otherwise, or "".
-func imitates(lv level, key []byte) string {
+func imitated(key []byte, known []string) string {
+	for _, real := range known {
+		if string(key) == real {
+			return ""
+		}
+	}
 	var room [longestName]byte
 	folded, ok := fold(room[:0], key)
 	if !ok {
 		return ""
 	}
-	if real := known(lv, folded); real != string(key) {
-		return real
+	for _, real := range known {
+		if len(real) == len(folded) && strings.EqualFold(real, string(folded)) {
+			return real
+		}
 	}
 	return ""
 }
 
 // fold appends to dst what the most lenient parser would make of key: without
-// invisible characters and without space at the ends, full width as ASCII, in
-// lower case. It reports false as soon as the outcome cannot be a known name.
+// invisible characters and without space at the ends, full width as ASCII. Case
+// is left to the comparison. It reports false as soon as the outcome cannot be
+// a known name.
 func fold(dst, key []byte) ([]byte, bool) {
 	spaces := false
 	for i := 0; i < len(key); {
@@ -134,8 +87,6 @@ func fold(dst, key []byte) ([]byte, bool) {
 			continue
 		case spaces || r >= utf8.RuneSelf || len(dst) == longestName:
 			return nil, false
-		case 'A' <= r && r <= 'Z':
-			r += 'a' - 'A'
 		}
 		dst = append(dst, byte(r))
 	}

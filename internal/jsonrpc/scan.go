@@ -503,6 +503,18 @@ func (s *scanner) text(i int) (end int, escaped bool) {
 			return s.fail(i, "control character in a string: "), false
 		default:
 			for i < len(b) && b[i] >= utf8.RuneSelf {
+				// Most of the world's text in two comparisons; every byte that
+				// needs a closer look (E0, ED, F0 and up, strays) goes on below.
+				if c := b[i]; i+2 < len(b) && b[i+1]&0xc0 == 0x80 {
+					if 0xc2 <= c && c <= 0xdf {
+						i += 2
+						continue
+					}
+					if b[i+2]&0xc0 == 0x80 && (0xe1 <= c && c <= 0xec || c == 0xee || c == 0xef) {
+						i += 3
+						continue
+					}
+				}
 				r, n := utf8.DecodeRune(b[i:])
 				if r == utf8.RuneError && n == 1 {
 					s.note(ParseError, i, "invalid UTF-8 in a string: ", b[i:i+1], "")
@@ -531,19 +543,19 @@ func special(w uint64) uint64 {
 // plain returns the first place from i on that holds a byte which is not plain
 // in a string, or len(b).
 func plain(b []byte, i int) int {
-	for i+32 <= len(b) {
-		w := b[i : i+32]
-		if (special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
-			special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])))&highs != 0 {
-			break
-		}
-		i += 32
-	}
 	for i+8 <= len(b) {
 		if m := special(binary.LittleEndian.Uint64(b[i:])) & highs; m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8
+		for i+32 <= len(b) {
+			w := b[i : i+32]
+			if (special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
+				special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])))&highs != 0 {
+				break
+			}
+			i += 32
+		}
 	}
 	for i < len(b) {
 		if c := b[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -676,7 +688,10 @@ func ScanValue(raw []byte, lim Limits) (Kind, error) {
 		return Invalid, err
 	}
 	_, kind := s.whole(i, inner)
-	return kind, s.err()
+	if err := s.err(); err != nil {
+		return Invalid, err
+	}
+	return kind, nil
 }
 
 // err is the hard offence, or else the soft one, or nil.
@@ -684,7 +699,8 @@ func (s *scanner) err() error {
 	if s.hard.Code != 0 {
 		return s.failure()
 	}
-	if e := s.soft; e.Code != 0 {
+	if s.soft.Code != 0 {
+		e := s.soft
 		return &e
 	}
 	return nil
