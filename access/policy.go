@@ -284,7 +284,10 @@ func (g *grant) matches(caller Caller) bool {
 	return true
 }
 
-func (g *grant) validAt(at int64) bool { return g.from <= at && at < g.until }
+// validAt takes the last of all instants, too, when the grant never ends.
+func (g *grant) validAt(at int64) bool {
+	return g.from <= at && (at < g.until || g.until == math.MaxInt64)
+}
 
 // candidates walks the uses that the index yields for a caller; each at most once, because a use stands under one attribute and
 // a caller has each attribute value once.
