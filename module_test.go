@@ -134,12 +134,13 @@ type checked struct {
 	types *types.Package
 	info  *types.Info
 	files []source
+	err   error // it does not compile
 }
 
 // typed type-checks our packages from source. What they import comes from the compiler's export data, which "go list -export"
 // names, so that this costs a second and needs no library.
 var typed = sync.OnceValues(func() ([]checked, error) {
-	out, err := run("go", "list", "-export", "-deps", "-json=ImportPath,Export,GoFiles,CgoFiles,Standard", "./...")
+	out, err := run("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Export,GoFiles,CgoFiles,Standard", "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ var typed = sync.OnceValues(func() ([]checked, error) {
 			return nil, err
 		}
 		export[l.ImportPath] = l.Export
-		if _, ok := own(l.ImportPath); ok && !l.Standard {
+		if _, ok := own(l.ImportPath); ok && !l.Standard && len(l.GoFiles)+len(l.CgoFiles) > 0 {
 			ours = append(ours, l)
 		}
 	}
@@ -182,17 +183,13 @@ var typed = sync.OnceValues(func() ([]checked, error) {
 			}
 			files = append(files, source{name, fset, file})
 		}
-		c, err := check(dir, files, from)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
+		all = append(all, check(dir, files, from))
 	}
 	return all, nil
 })
 
 // check type-checks one package; planted violations come in this way too.
-func check(dir string, files []source, from types.Importer) (checked, error) {
+func check(dir string, files []source, from types.Importer) checked {
 	info := &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{},
 		Defs:  map[*ast.Ident]types.Object{},
@@ -204,25 +201,34 @@ func check(dir string, files []source, from types.Importer) (checked, error) {
 	}
 	conf := types.Config{Importer: from, FakeImportC: true}
 	p, err := conf.Check(path.Join(modulePath, dir), files[0].fset, parsed, info)
-	return checked{dir, p, info, files}, err
+	return checked{dir, p, info, files, err}
 }
 
+// mustTyped gives the packages that compile. One that does not is an error of the test, and keeps no rule from the others.
 func mustTyped(t testing.TB) []checked {
 	t.Helper()
 	all, err := typed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
+	var sound []checked
+	for _, c := range all {
+		if c.err != nil {
+			t.Errorf("%s does not compile, so that no rule was applied to it: %v", c.path, c.err)
+			continue
+		}
+		sound = append(sound, c)
+	}
+	return sound
 }
 
 // plant type-checks one file as the package at dir, with imports from the standard library and from the tree.
 func plant(t testing.TB, dir, text string) checked {
 	t.Helper()
 	s := parse(t, path.Join(dir, "planted.go"), text)
-	c, err := check(dir, []source{s}, fromTree{t})
-	if err != nil {
-		t.Fatalf("the planted file must compile, or the rule is not what refuses it: %v", err)
+	c := check(dir, []source{s}, fromTree{t})
+	if c.err != nil {
+		t.Fatalf("the planted file must compile, or the rule is not what refuses it: %v", c.err)
 	}
 	return c
 }
@@ -232,8 +238,12 @@ type fromTree struct{ t testing.TB }
 
 func (f fromTree) Import(name string) (*types.Package, error) {
 	if dir, ok := own(name); ok {
-		for _, c := range mustTyped(f.t) {
-			if c.path == dir {
+		all, err := typed()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, c := range all {
+			if c.path == dir && c.err == nil {
 				return c.types, nil
 			}
 		}
