@@ -20,7 +20,7 @@ const (
 	maxPairs = 10_000
 	// maxWork bounds the steps of the search, all capabilities together. A
 	// policy that needs more is refused, never passed unchecked.
-	maxWork = 50_000_000
+	maxWork = 20_000_000
 	// bruteForce is the number of pairs below which comparing beats splitting.
 	bruteForce = 64
 )
@@ -87,13 +87,18 @@ func validity(g *Grant) (from, until int64) {
 	return from, until
 }
 
-// search compares x with y, or x with itself when y is nil. Attributes in
-// done separate nothing any more.
-func (s *pairSearch) search(capability string, x, y []*contender, done []string) {
-	self := y == nil
-	if self {
-		y = x
-	}
+// within compares the grants of x with each other.
+func (s *pairSearch) within(capability string, x []*contender, done []string) {
+	s.search(capability, x, x, true, done)
+}
+
+// between compares the grants of x with those of y, which are others.
+func (s *pairSearch) between(capability string, x, y []*contender, done []string) {
+	s.search(capability, x, y, false, done)
+}
+
+// search is both; attributes in done separate nothing any more.
+func (s *pairSearch) search(capability string, x, y []*contender, self bool, done []string) {
 	s.work += len(x) + len(y)
 	if s.full() || s.tooComplex() || len(x) == 0 || len(y) == 0 || oneAccount(x, y) {
 		return
@@ -110,18 +115,18 @@ func (s *pairSearch) search(capability string, x, y []*contender, done []string)
 	xs := split(x, attribute)
 	if self {
 		for _, value := range xs.values {
-			s.search(capability, xs.by[value], nil, done)
+			s.within(capability, xs.by[value], done)
 		}
-		s.search(capability, xs.without, nil, done)
-		s.search(capability, xs.with, xs.without, done)
+		s.within(capability, xs.without, done)
+		s.between(capability, xs.with, xs.without, done)
 		return
 	}
 	ys := split(y, attribute)
 	for _, value := range xs.values {
-		s.search(capability, xs.by[value], ys.by[value], done)
+		s.between(capability, xs.by[value], ys.by[value], done)
 	}
-	s.search(capability, xs.without, y, done)
-	s.search(capability, xs.with, ys.without, done)
+	s.between(capability, xs.without, y, done)
+	s.between(capability, xs.with, ys.without, done)
 }
 
 func oneAccount(x, y []*contender) bool {

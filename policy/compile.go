@@ -51,14 +51,17 @@ func (c *Compiler) Compile(text []byte, opts Options) Result {
 // result deduplicates, counts, caps and places the findings.
 func result(d *Document, p *Policy, found []Diagnostic) Result {
 	type key struct {
-		code             Code
-		pointer, message string
-		position         Position
+		code                      Code
+		pointer, message, related string
+		position                  Position
 	}
 	seen := make(map[key]bool, len(found))
 	errors := 0
 	found = slices.DeleteFunc(found, func(f Diagnostic) bool {
-		k := key{f.Code, f.Pointer, f.Message, f.Position}
+		k := key{f.Code, f.Pointer, f.Message, "", f.Position}
+		for _, r := range f.Related {
+			k.related += r.Pointer + " "
+		}
 		if seen[k] {
 			return true
 		}
@@ -739,7 +742,7 @@ func (k *checker) checkAmbiguity() {
 	}
 	search := pairSearch{found: map[pair][]string{}}
 	for _, key := range order {
-		search.search(key.capability, groups[key], nil, nil)
+		search.within(key.capability, groups[key], nil)
 	}
 	if search.tooComplex() {
 		k.error(TooComplex, k.p.Anchors.Grants, nil,
@@ -802,8 +805,12 @@ func (k *checker) checkReach() map[string]bool {
 		}
 		reached := map[string]bool{}
 		for capability := range capabilities[a.ID] {
-			for _, u := range k.realizedBy[capability] {
-				reached[k.p.Upstreams[u].ID] = true
+			for _, i := range k.realizedBy[capability] {
+				// An upstream that names another account is a contradiction,
+				// reported as such, and gets nothing from this one.
+				if u := &k.p.Upstreams[i]; !u.AccountNone && (u.Account == "" || u.Account == a.ID) {
+					reached[u.ID] = true
+				}
 			}
 		}
 		var beyond []Related

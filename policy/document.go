@@ -312,6 +312,9 @@ func (d *Document) readerError(err error, body []byte) Diagnostic {
 			}
 		}
 	}
+	if message == "found incompatible YAML document" {
+		message = "the version of YAML is not to be declared; remove the line that starts with %YAML"
+	}
 	if isUnknownAnchor(err) {
 		line = d.unknownAnchorLine(body)
 		message = "an alias names an anchor that is not defined before it; put text that starts with * in quotes"

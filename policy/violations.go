@@ -68,7 +68,7 @@ func (c *Compiler) violation(d *Document, e *jsonschema.ValidationError) []Diagn
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
 		if title == secretTitle {
-			return one("a %s has the one member ref; write { ref: scheme://place }, such as { ref: env://NAME }", secretTitle)
+			return one(refOnly) // the member's name may be the secret
 		}
 		var all []Diagnostic
 		for _, member := range k.Properties {
@@ -80,6 +80,9 @@ func (c *Compiler) violation(d *Document, e *jsonschema.ValidationError) []Diagn
 		}
 		return all
 	case *kind.Required:
+		if title == secretTitle {
+			return one(refOnly)
+		}
 		slices.Sort(k.Missing)
 		return one("%s misses %s", title, strings.Join(k.Missing, ", "))
 	case *kind.Type:
@@ -134,7 +137,10 @@ func (c *Compiler) violation(d *Document, e *jsonschema.ValidationError) []Diagn
 	}
 }
 
-const secretTitle = "secret reference"
+const (
+	secretTitle = "secret reference"
+	refOnly     = "a secret reference has the one member ref; write { ref: scheme://place }, such as { ref: env://NAME }"
+)
 
 // definition is the part of the schema that a failure names.
 func (c *Compiler) definition(url string) map[string]any {
