@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"aduana/assembly"
+	"aduana/capabilities"
+	"aduana/policy"
+)
+
+// keeper holds the inputs of the snapshot. Every change of one makes a whole new snapshot and swaps it in; readers hold the old one
+// as long as they need it.
+type keeper struct {
+	mu sync.Mutex
+	in assembly.Input
+}
+
+// Declare puts a new policy and lock in force. What was observed of upstreams that now point elsewhere is forgotten, their sessions end,
+// and exactly those whose visible set changed are told.
+func (g *Gateway) Declare(p *policy.Policy, d *policy.Document, version string, lock assembly.Lock) *assembly.Snapshot {
+	g.keeper.mu.Lock()
+	defer g.keeper.mu.Unlock()
+	in := g.keeper.in
+	old := g.current.Load()
+	in.Policy, in.Document, in.Version, in.Lock = p, d, version, lock
+	in.Observed = maps.Clone(in.Observed)
+	for id := range in.Observed {
+		if !slices.ContainsFunc(p.Upstreams, func(u policy.Upstream) bool {
+			return capabilities.UpstreamID(u.ID) == id && assembly.BindingOf(&u).Digest() == old.Bindings[id]
+		}) {
+			delete(in.Observed, id)
+		}
+	}
+	return g.swap(in)
+}
+
+// observe takes what an upstream listed for an account. A list equal to the one before changes nothing.
+func (g *Gateway) observe(id capabilities.UpstreamID, o assembly.Observation) {
+	g.keeper.mu.Lock()
+	defer g.keeper.mu.Unlock()
+	in := g.keeper.in
+	have := in.Observed[id]
+	i := slices.IndexFunc(have, func(x assembly.Observation) bool { return x.Account == o.Account })
+	if i >= 0 && slices.EqualFunc(have[i].Tools, o.Tools, func(a, b assembly.ObservedTool) bool {
+		return a.Name == b.Name && a.Problem == b.Problem && a.Definition.Digest() == b.Definition.Digest()
+	}) {
+		return
+	}
+	in.Observed = maps.Clone(in.Observed)
+	if in.Observed == nil {
+		in.Observed = map[capabilities.UpstreamID][]assembly.Observation{}
+	}
+	have = slices.Clone(have)
+	if i >= 0 {
+		have[i] = o
+	} else {
+		have = append(have, o)
+	}
+	in.Observed[id] = have
+	before := g.Snapshot()
+	after := g.swap(in)
+	for _, f := range after.Findings {
+		if !slices.ContainsFunc(before.Findings, func(x capabilities.Finding) bool { return x.String() == f.String() }) {
+			g.cfg.Log.Warn("withheld", "identity", f.Identity.Canonical(), "reason", string(f.Reason), "finding", f.String())
+		}
+	}
+}
+
+// swap assembles, publishes and tells. The caller holds the keeper's lock, so that snapshots follow each other in one order.
+func (g *Gateway) swap(in assembly.Input) *assembly.Snapshot {
+	g.keeper.in = in
+	s := &standing{Snapshot: assembly.Assemble(in)}
+	g.current.Store(s)
+	g.pool.keepOnly(s.Snapshot)
+	g.watchers.changed(g)
+	return s.Snapshot
+}

@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"aduana/access"
+	"aduana/assembly"
+	"aduana/capabilities"
+	"aduana/internal/jsonrpc"
+	"aduana/internal/mcp"
+	"aduana/principals"
+)
+
+// view is what one caller sees on one endpoint, in one snapshot, until an instant. Callers who see the same share the rendered pages.
+type view struct {
+	*rendered
+	withheld []byte // the members of _meta["aduana/withheld"], nil for none
+	until    int64
+}
+
+type rendered struct {
+	digest [sha256.Size]byte
+	tools  []*assembly.Tool
+	pages  [][]byte // each `"tools":[…]`
+	names  map[string]bool
+}
+
+// views keeps the views of one snapshot. They are made on demand and die with it.
+type views struct {
+	mu       sync.Mutex
+	byCaller map[viewKey]view
+	bySet    map[[sha256.Size]byte]*rendered
+}
+
+type viewKey struct {
+	scope  capabilities.UpstreamID
+	caller string
+}
+
+// maxViews bounds what one snapshot keeps; past it the cache starts anew.
+const maxViews = 10_000
+
+func (g *Gateway) view(s *standing, p principals.Principal, scope capabilities.UpstreamID, at int64) view {
+	key := viewKey{scope, callerKey(p)}
+	s.views.mu.Lock()
+	defer s.views.mu.Unlock()
+	if v, ok := s.views.byCaller[key]; ok && at < v.until {
+		return v
+	}
+	if s.views.byCaller == nil || len(s.views.byCaller) >= maxViews {
+		s.views.byCaller = map[viewKey]view{}
+		s.views.bySet = map[[sha256.Size]byte]*rendered{}
+	}
+	tools, withheld := s.View(assembly.CallerOf(p), scope, at)
+	digest := setDigest(s.Hash, scope, tools)
+	r, ok := s.views.bySet[digest]
+	if !ok {
+		r = render(digest, scope, tools, g.cfg.PageSize)
+		s.views.bySet[digest] = r
+	}
+	v := view{rendered: r, withheld: withheldMembers(withheld), until: s.ValidUntil(at)}
+	s.views.byCaller[key] = v
+	return v
+}
+
+// callerKey is equal for principals whom the policy cannot tell apart.
+func callerKey(p principals.Principal) string {
+	var b strings.Builder
+	b.WriteString(p.ID())
+	for _, a := range p.Attributes() {
+		b.WriteByte(0)
+		b.WriteString(strconv.Itoa(len(a.Name)))
+		b.WriteByte(':')
+		b.WriteString(a.Name)
+		b.WriteString(a.Value)
+	}
+	return b.String()
+}
+
+func setDigest(hash string, scope capabilities.UpstreamID, tools []*assembly.Tool) [sha256.Size]byte {
+	h := sha256.New()
+	h.Write([]byte(hash + "\n" + string(scope) + "\n"))
+	for _, t := range tools {
+		h.Write([]byte(t.Canonical + "\n"))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func render(digest [sha256.Size]byte, scope capabilities.UpstreamID, tools []*assembly.Tool, size int) *rendered {
+	r := &rendered{digest: digest, tools: tools, names: make(map[string]bool, len(tools))}
+	for start := 0; start == 0 || start < len(tools); start += size {
+		page := []byte(`"tools":[`)
+		for i, t := range tools[start:min(start+size, len(tools))] {
+			if i > 0 {
+				page = append(page, ',')
+			}
+			page = append(page, t.Listed(scope)...)
+		}
+		r.pages = append(r.pages, append(page, ']'))
+	}
+	for _, t := range tools {
+		r.names[shownName(t, scope)] = true
+	}
+	return r
+}
+
+// shownName is the name by which a tool is listed and called on an endpoint.
+func shownName(t *assembly.Tool, scope capabilities.UpstreamID) string {
+	if scope != "" {
+		return t.Identity.Name
+	}
+	return string(t.Exposed)
+}
+
+func withheldMembers(counts map[capabilities.Withheld]int) []byte {
+	if len(counts) == 0 {
+		return nil
+	}
+	reasons := make([]string, 0, len(counts))
+	for r := range counts {
+		reasons = append(reasons, string(r))
+	}
+	slices.Sort(reasons)
+	b := []byte{'{'}
+	for i, r := range reasons {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsonrpc.AppendString(b, r)
+		b = append(b, ':')
+		b = strconv.AppendInt(b, int64(counts[capabilities.Withheld(r)]), 10)
+	}
+	return append(b, '}')
+}
+
+// list answers tools/list from the snapshot alone: no upstream is asked, and one that is down costs nobody a list.
+func (g *Gateway) list(rq *Request, reply Reply) {
+	at := g.cfg.Clock().UnixMilli()
+	s := g.current.Load()
+	v := g.view(s, rq.Principal, rq.Scope, at)
+	page := 0
+	if c, ok := rq.Message.Params.Get("cursor"); ok && c.Kind != jsonrpc.Null {
+		text, err := rq.Message.String(c)
+		at, known := g.seal.openCursor(rq.Principal.ID(), text)
+		// A cursor of an older snapshot or another view is refused, not guessed at: the client lists anew and sees each tool once.
+		if err != nil || !known || at.view != v.digest || int(at.offset) >= len(v.pages) {
+			g.fail(rq, reply, mcp.InvalidParams("this cursor is not of the current list; start again without one"))
+			return
+		}
+		page = int(at.offset)
+	}
+	tail := make([]byte, 0, 512)
+	if page+1 < len(v.pages) {
+		tail = append(tail, `,"nextCursor":`...)
+		tail = jsonrpc.AppendString(tail, g.seal.sealCursor(rq.Principal.ID(), cursor{v.digest, uint32(page + 1)}))
+	}
+	if rq.Era == mcp.Modern {
+		ttl := g.cfg.ListTTL.Milliseconds()
+		if v.until != math.MaxInt64 {
+			ttl = max(0, min(ttl, v.until-at))
+		}
+		tail = append(tail, `,"resultType":"complete","cacheScope":"private","ttlMs":`...)
+		tail = strconv.AppendInt(tail, ttl, 10)
+	}
+	if v.withheld != nil || rq.Era == mcp.Modern {
+		tail = append(tail, `,"_meta":{`...)
+		if v.withheld != nil {
+			tail = append(append(tail, `"aduana/withheld":`...), v.withheld...)
+		}
+		if rq.Era == mcp.Modern {
+			if v.withheld != nil {
+				tail = append(tail, ',')
+			}
+			own := g.greeting.AppendServerMeta(nil)
+			tail = append(tail, own[1:len(own)-1]...)
+		}
+		tail = append(tail, '}')
+	}
+	tail = append(tail, `}}`...)
+	head := append(responseHead(make([]byte, 0, 96), rq.Message.ID()), '{')
+	reply.Answer(http.StatusOK, head, v.pages[page], tail)
+}
+
+// similar gives up to three visible names that a caller may have meant. It looks only at what the caller sees, so that it tells
+// nothing else.
+func (v view) similar(scope capabilities.UpstreamID, asked string) []string {
+	if len(v.tools) > 2000 || len(asked) > capabilities.MaxToolName {
+		return nil
+	}
+	type match struct {
+		name     string
+		distance int
+	}
+	var close []match
+	for _, t := range v.tools {
+		name := shownName(t, scope)
+		d := distance(asked, name)
+		if strings.HasSuffix(name, "__"+asked) || strings.EqualFold(name, asked) {
+			d = 0
+		}
+		if d <= max(2, len(asked)/4) {
+			close = append(close, match{name, d})
+		}
+	}
+	slices.SortFunc(close, func(a, b match) int {
+		if a.distance != b.distance {
+			return a.distance - b.distance
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var out []string
+	for _, m := range close[:min(3, len(close))] {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// distance is Levenshtein's, by bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(row[j+1]+1, row[j]+1, cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// granted reports whether the caller's list would hold the capability's tools.
+func granted(s *standing, p principals.Principal, capability string, at int64) bool {
+	inv := invocation(p, capability, at)
+	inv.Usage.State = access.NotConsulted
+	return access.Evaluate(s.Access, inv).Allowed()
+}
