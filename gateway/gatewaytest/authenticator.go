@@ -17,8 +17,8 @@ type AuthenticatorCase struct {
 	Invalid       []string                        // credentials of nobody, or of more than one issuer
 }
 
-// Authenticator checks the contract of gateway.Authenticator.
-func Authenticator(t T, c AuthenticatorCase) {
+// RunAuthenticator checks the contract of gateway.Authenticator.
+func RunAuthenticator(t T, c AuthenticatorCase) {
 	t.Helper()
 	ctx := context.Background()
 	nobody := func(what string, got principals.Presented) {

@@ -22,8 +22,8 @@ type CredentialsCase struct {
 	Unset       func()
 }
 
-// Credentials checks the contract of gateway.Credentials.
-func Credentials(t T, c CredentialsCase) {
+// RunCredentials checks the contract of gateway.Credentials.
+func RunCredentials(t T, c CredentialsCase) {
 	t.Helper()
 	ctx := context.Background()
 	resolve := func(secret string) gateway.Material {

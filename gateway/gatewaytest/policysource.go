@@ -22,8 +22,8 @@ type PolicySourceCase struct {
 	Within   time.Duration
 }
 
-// PolicySource checks the contract of gateway.PolicySource. The source must give nothing when it starts.
-func PolicySource(t T, c PolicySourceCase) {
+// RunPolicySource checks the contract of gateway.PolicySource. The source must give nothing when it starts.
+func RunPolicySource(t T, c PolicySourceCase) {
 	t.Helper()
 	refused := func(what string) {
 		if s, err := c.Source.Load(context.Background()); err == nil {

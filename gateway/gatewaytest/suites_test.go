@@ -33,7 +33,7 @@ func TestAuthenticatorSuite(t *testing.T) {
 	ana := principals.Presented{Issuer: "corp", Subject: "ana", Attributes: []principals.Attribute{{Name: "team", Value: "ventas"}}}
 	keys := gatewaytest.Keys{"key-of-ana": ana}
 	valid := map[string]principals.Presented{"key-of-ana": ana}
-	gatewaytest.Authenticator(t, gatewaytest.AuthenticatorCase{Authenticator: keys, Valid: valid, Invalid: []string{"other"}})
+	gatewaytest.RunAuthenticator(t, gatewaytest.AuthenticatorCase{Authenticator: keys, Valid: valid, Invalid: []string{"other"}})
 
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestAuthenticatorSuite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r gatewaytest.Recorder
-			gatewaytest.Authenticator(&r, gatewaytest.AuthenticatorCase{Authenticator: c.broken, Valid: valid})
+			gatewaytest.RunAuthenticator(&r, gatewaytest.AuthenticatorCase{Authenticator: c.broken, Valid: valid})
 			reports(t, &r, c.report)
 		})
 	}
@@ -89,7 +89,7 @@ func TestCredentialsSuite(t *testing.T) {
 		return gatewaytest.CredentialsCase{Credentials: v, Ref: ref, Secret: secret, Bad: []accounts.Reference{"vault://b"},
 			Set: func(s string) { v.Set(ref, s) }, Unset: func() { v.Set(ref, "") }}
 	}
-	gatewaytest.Credentials(t, start(&gatewaytest.Vault{}))
+	gatewaytest.RunCredentials(t, start(&gatewaytest.Vault{}))
 
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestCredentialsSuite(t *testing.T) {
 			v := &gatewaytest.Vault{}
 			k := start(v)
 			k.Credentials = resolve(func(ref accounts.Reference) (gateway.Material, error) { return c.broken(v, ref) })
-			gatewaytest.Credentials(&r, k)
+			gatewaytest.RunCredentials(&r, k)
 			reports(t, &r, c.report)
 		})
 	}
@@ -149,7 +149,7 @@ func TestPolicySourceSuite(t *testing.T) {
 	start := func(x *gatewaytest.Text) gatewaytest.PolicySourceCase {
 		return gatewaytest.PolicySourceCase{Source: x, Write: x.Set, Remove: func() { x.Set("") }, Within: 5 * time.Second}
 	}
-	gatewaytest.PolicySource(t, start(gatewaytest.NewText("")))
+	gatewaytest.RunPolicySource(t, start(gatewaytest.NewText("")))
 
 	for name, c := range map[string]struct {
 		broken func(x *gatewaytest.Text) policySource
@@ -185,7 +185,7 @@ func TestPolicySourceSuite(t *testing.T) {
 			x := gatewaytest.NewText("")
 			k := start(x)
 			k.Source, k.Within = c.broken(x), 100*time.Millisecond
-			gatewaytest.PolicySource(&r, k)
+			gatewaytest.RunPolicySource(&r, k)
 			reports(t, &r, c.report)
 		})
 	}
