@@ -337,11 +337,9 @@ func (s *scanner) record(lv level, n name, key, value Span, kind Kind) {
 		return
 	}
 	text := s.bytes(n)
-	if lv == top || lv == params || lv == meta {
-		if real := imitates(lv, text); real != "" {
-			s.unsure = s.unsure || lv == top
-			s.note(InvalidRequest, key.Start, "member ", text, " of "+lv.String()+" imitates "+strconv.Quote(real)+": only the exact spelling is accepted")
-		}
+	if real := imitates(lv, text); real != "" {
+		s.unsure = s.unsure || lv == top
+		s.note(InvalidRequest, key.Start, "member ", text, " of "+lv.String()+" imitates "+strconv.Quote(real)+": only the exact spelling is accepted")
 	}
 	*to = to.add(text, key, value, kind)
 }
