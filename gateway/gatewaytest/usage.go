@@ -47,7 +47,7 @@ func (u *Usage) Facts(_ context.Context, at int64, demands []gateway.Demand) ([]
 		if over := c.Used - d.Calls + 1; d.Calls == 0 {
 			c.FreesAt = math.MaxInt64
 		} else if over > 0 {
-			c.FreesAt = in[over-1] + d.Window
+			c.FreesAt = in[over-1].at + d.Window
 		}
 		counts = append(counts, c)
 	}
@@ -106,15 +106,10 @@ func (u *Usage) GiveBack(_ context.Context, r gateway.Reservation) error {
 	return nil
 }
 
-func (u *Usage) standing(d gateway.Demand, at int64) []int64 {
-	var in []int64
-	for _, c := range u.logs[d.Key] {
-		if c.at > at-d.Window {
-			in = append(in, c.at)
-		}
-	}
-	sort.Slice(in, func(i, j int) bool { return in[i] < in[j] })
-	return in
+// standing gives the calls in the window that ends at an instant. Instants ascend in a log, because Reserve never goes back.
+func (u *Usage) standing(d gateway.Demand, at int64) []usageCall {
+	log := u.logs[d.Key]
+	return log[sort.Search(len(log), func(i int) bool { return log[i].at > at-d.Window }):]
 }
 
 type usageCheck struct {
