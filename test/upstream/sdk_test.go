@@ -18,6 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	upstream.MainIfChild()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // for the children: a second at each exit otherwise
 	os.Exit(m.Run())
 }
 
@@ -66,7 +67,10 @@ func TestSDKClient(t *testing.T) {
 			{"older legacy", "2025-06-18", "2025-06-18", "legacy"},
 			{"modern client falls back", "2026-07-28", "2025-11-25", "legacy"},
 		} {
-			t.Run(transport+"/"+tc.name, func(t *testing.T) { sdkRound(t, transport, tc.version, tc.want, tc.eras) })
+			t.Run(transport+"/"+tc.name, func(t *testing.T) {
+				t.Parallel()
+				sdkRound(t, transport, tc.version, tc.want, tc.eras)
+			})
 		}
 	}
 }
