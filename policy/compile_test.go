@@ -233,6 +233,18 @@ func TestExampleHasExactlyOneFinding(t *testing.T) {
 	checkPointers(t, r)
 }
 
+func TestDocumentedExampleCompiles(t *testing.T) {
+	docs, err := os.ReadFile("../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(docs), "```yaml\n")
+	text, _, ok := strings.Cut(rest, "```\n")
+	if r := compiler(t).Compile([]byte(text), policy.Options{}); !ok || r.Total != 0 {
+		t.Fatalf("%+v", r.Diagnostics)
+	}
+}
+
 func TestFindingsAreCappedWithTheirNumber(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("version: 1\ncapabilities:\n")

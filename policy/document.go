@@ -315,8 +315,8 @@ func (d *Document) readerError(err error, body []byte) Diagnostic {
 	if message == "found incompatible YAML document" {
 		message = "the version of YAML is not to be declared; remove the line that starts with %YAML"
 	}
-	if isUnknownAnchor(err) {
-		line = d.unknownAnchorLine(body)
+	if name, ok := unknownAnchor(err); ok {
+		line = d.unknownAnchorLine(name, body)
 		message = "an alias names an anchor that is not defined before it; put text that starts with * in quotes"
 	}
 	line = min(line, len(d.readerLines))
@@ -331,22 +331,43 @@ func (d *Document) readerError(err error, body []byte) Diagnostic {
 	return d.syntax(d.placeAt(at), "%s", message)
 }
 
-func isUnknownAnchor(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "yaml: unknown anchor ")
+// unknownAnchor is the name in the one error that the reader reports without
+// its line.
+func unknownAnchor(err error) (name string, ok bool) {
+	if err == nil {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(err.Error(), "yaml: unknown anchor '")
+	return strings.TrimSuffix(rest, "' referenced"), ok
 }
 
-// unknownAnchorLine finds the line for the one error that the reader reports
-// without any: the error appears as soon as the line of the alias is read.
-func (d *Document) unknownAnchorLine(body []byte) int {
+// unknownAnchorLine finds the line of the alias. Where several lines could be
+// it, the first is the one whose reading brings the error about.
+func (d *Document) unknownAnchorLine(name string, body []byte) int {
 	base := d.readerLines[0]
-	n, _ := slices.BinarySearchFunc(d.readerLines[1:], 0, func(end, _ int) int {
-		_, err := decodeNode(yaml.NewDecoder(bytes.NewReader(body[:end-base])))
-		if isUnknownAnchor(err) {
+	type candidate struct{ line, end int }
+	var all []candidate
+	for i, start := range d.readerLines {
+		end := len(d.text)
+		if i+1 < len(d.readerLines) {
+			end = d.readerLines[i+1]
+		}
+		if strings.Contains(d.text[start:end], "*"+name) {
+			all = append(all, candidate{i + 1, end - base})
+		}
+	}
+	if len(all) == 0 {
+		return 1
+	}
+	last := len(all) - 1
+	n, _ := slices.BinarySearchFunc(all[:last], 0, func(c candidate, _ int) int {
+		_, err := decodeNode(yaml.NewDecoder(bytes.NewReader(body[:c.end])))
+		if _, unknown := unknownAnchor(err); unknown {
 			return 1
 		}
 		return -1
 	})
-	return n + 1
+	return all[n].line
 }
 
 // converter turns nodes into the plain values that the schema looks at, and

@@ -111,6 +111,7 @@ func TestUnreadableText(t *testing.T) {
 		{"version of YAML", "%YAML 1.2\n---\n" + minimal, "1:1", "remove the line"},
 		{"unclosed list", "a: [1,\n", "1:1", ""},
 		{"unknown anchor", "a: 1\nb:\n  - *hunter2\nc: 1\n", "3:3", "put text that starts with *"},
+		{"unknown anchor named before in a comment", "a: 1 # *hunter2\nb: '*hunter2'\nc: *hunter2\nd: *hunter2\n", "3:1", "put text that starts with *"},
 		{"unknown anchor in the last line", "a: 1\nb: *hunter2", "2:1", "put text that starts with *"},
 		{"unknown anchor in the first line", "*hunter2 : 1\nb: 1\n", "1:1", "put text that starts with *"},
 		{"anchor around itself", "a: &x [*x]\n", "1:8", "inside the value that it names"},
