@@ -53,7 +53,7 @@ func local(id Identity, room int) string {
 
 // head keeps what a reader can recognise of a name. It is decoration: the digest behind it carries the identity.
 func head(name string, room int) string {
-	b := make([]byte, 0, room)
+	b := make([]byte, 0, max(room, 0)) // an upstream id that is too long leaves none; the Ledger refuses it
 	for i := 0; i < len(name) && len(b) < room; i++ {
 		c := name[i]
 		if !wordByte(c) {

@@ -110,6 +110,16 @@ func TestExpose(t *testing.T) {
 	}
 }
 
+// TestExposeIsTotal: of an identity that nothing admits, too, there is an answer and not a crash.
+func TestExposeIsTotal(t *testing.T) {
+	for _, id := range []capabilities.Identity{{}, tool("", ""), tool(strings.Repeat("u", 200), "a/b"), tool("a_b", strings.Repeat("n", 5000)),
+		tool("u", "\xff\x00")} {
+		if name := capabilities.Expose(id, 48); !strings.HasPrefix(string(name), string(id.Upstream)+"__") {
+			t.Errorf("%q", name)
+		}
+	}
+}
+
 // TestDigestAnchor fixes the digest of one name by a value made outside of Go (sha256sum and base32 by hand), so that no change of
 // the encoder can go unseen: sha256("mcp:u:a%2Fb") = caa07dc9…, in fives 11001 01010 10000 00111 11011 10010 → z k q h 3 s.
 func TestDigestAnchor(t *testing.T) {
