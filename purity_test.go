@@ -128,8 +128,8 @@ func doubles(s source) []string {
 }
 
 // disorder finds loops over maps whose order could show. Go shuffles them on purpose, so that what leaves such a loop differs
-// from run to run. Three things are accepted: a loop that only collects into a slice which the next statement sorts; keys or
-// values that go straight into slices.Sorted; a comment "// any order: why" on the line above.
+// from run to run. Accepted are loops whose every statement is indifferent to order (see indifferent), keys or values that go
+// straight into slices.Sorted, and anything with a comment "// any order: why" on the line above.
 func disorder(c checked) []string {
 	var out []string
 	for _, s := range c.files {
@@ -141,32 +141,27 @@ func disorder(c checked) []string {
 				}
 			}
 		}
-		sorted := map[ast.Node]bool{}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BlockStmt:
-				markSorted(n.List, sorted)
-			case *ast.CaseClause:
-				markSorted(n.Body, sorted)
-			case *ast.RangeStmt:
-				if c.isMap(n.X) && !sorted[n] && !reasons[s.fset.Position(n.Pos()).Line] {
-					out = append(out, s.at(n.Pos())+": a loop over a map; sort what it collects, or say why order cannot show (// any order: …)")
-				}
-			case *ast.CallExpr:
-				if strings.HasPrefix(called(n, c.info), "slices.Sorted") {
-					for _, a := range n.Args {
-						sorted[a] = true
+		for _, d := range s.file.Decls {
+			sorts := c.sorts(d)
+			accepted := map[ast.Node]bool{} // calls inside slices.Sorted
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.RangeStmt:
+					if c.isMap(n.X) && !reasons[s.fset.Position(n.Pos()).Line] && !c.indifferent(n, n.Body.List, sorts) {
+						out = append(out, s.at(n.Pos())+": a loop over a map; sort what it collects, or say why order cannot show (// any order: …)")
+					}
+				case *ast.CallExpr:
+					name := called(n, c.info)
+					if strings.HasPrefix(name, "slices.Sorted") {
+						accepted[n.Args[0]] = true
+					}
+					if (name == "maps.Keys" || name == "maps.Values" || name == "maps.All") && !accepted[n] && !reasons[s.fset.Position(n.Pos()).Line] {
+						out = append(out, s.at(n.Pos())+": "+name+" gives any order; hand it to slices.Sorted, or say why order cannot show (// any order: …)")
 					}
 				}
-				switch called(n, c.info) {
-				case "maps.Keys", "maps.Values", "maps.All":
-					if !sorted[n] && !reasons[s.fset.Position(n.Pos()).Line] {
-						out = append(out, s.at(n.Pos())+": "+called(n, c.info)+" gives any order; hand it to slices.Sorted, or say why order cannot show (// any order: …)")
-					}
-				}
-			}
-			return true
-		})
+				return true
+			})
+		}
 	}
 	return out
 }
@@ -180,31 +175,68 @@ func (c checked) isMap(x ast.Expr) bool {
 	return ok
 }
 
-// markSorted marks the loops whose whole body is "x = append(x, …)" and which are followed by a sort of that x.
-func markSorted(list []ast.Stmt, sorted map[ast.Node]bool) {
-	for i, stmt := range list {
-		loop, ok := stmt.(*ast.RangeStmt)
-		if !ok || len(loop.Body.List) != 1 || i+1 == len(list) {
-			continue
+// sorts gives, for each expression that a declaration sorts in place, where it does so last.
+func (c checked) sorts(d ast.Decl) map[string]token.Pos {
+	last := map[string]token.Pos{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 {
+			switch called(call, c.info) {
+			case "slices.Sort", "slices.SortFunc", "slices.SortStableFunc":
+				last[types.ExprString(call.Args[0])] = call.Pos()
+			}
 		}
-		assign, ok := loop.Body.List[0].(*ast.AssignStmt)
-		if !ok || len(assign.Lhs) != 1 || len(assign.Rhs) != 1 {
-			continue
+		return true
+	})
+	return last
+}
+
+// indifferent reports whether the statements of a loop give the same in any order: they collect into a slice that is sorted
+// after the loop, add up integers, set an entry of a map that is this loop's own or always the same, declare, or sort. A break or a return
+// is not: which entry ends the loop would be chance.
+func (c checked) indifferent(loop *ast.RangeStmt, body []ast.Stmt, sorts map[string]token.Pos) bool {
+	return !slices.ContainsFunc(body, func(stmt ast.Stmt) bool {
+		switch x := stmt.(type) {
+		case *ast.IncDecStmt:
+			return false
+		case *ast.BlockStmt:
+			return !c.indifferent(loop, x.List, sorts)
+		case *ast.RangeStmt:
+			return !c.indifferent(loop, x.Body.List, sorts)
+		case *ast.IfStmt:
+			return !c.indifferent(loop, x.Body.List, sorts) || x.Else != nil && !c.indifferent(loop, []ast.Stmt{x.Else}, sorts)
+		case *ast.BranchStmt:
+			return x.Tok != token.CONTINUE
+		case *ast.ExprStmt:
+			call, ok := x.X.(*ast.CallExpr)
+			return !ok || !strings.HasPrefix(called(call, c.info), "slices.Sort")
+		case *ast.AssignStmt:
+			return !c.indifferentAssign(loop, x, sorts)
 		}
-		call, ok := assign.Rhs[0].(*ast.CallExpr)
-		if !ok || types.ExprString(call.Fun) != "append" {
-			continue
-		}
-		next, ok := list[i+1].(*ast.ExprStmt)
-		if !ok {
-			continue
-		}
-		sort, ok := next.X.(*ast.CallExpr)
-		if ok && strings.HasPrefix(types.ExprString(sort.Fun), "slices.Sort") && len(sort.Args) > 0 &&
-			types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
-			sorted[loop] = true
-		}
+		return true
+	})
+}
+
+func (c checked) indifferentAssign(loop *ast.RangeStmt, x *ast.AssignStmt, sorts map[string]token.Pos) bool {
+	if x.Tok == token.DEFINE {
+		return true
 	}
+	if len(x.Lhs) != 1 || len(x.Rhs) != 1 {
+		return false
+	}
+	to, from := x.Lhs[0], x.Rhs[0]
+	if x.Tok == token.ADD_ASSIGN || x.Tok == token.SUB_ASSIGN {
+		basic, ok := c.info.Types[to].Type.Underlying().(*types.Basic)
+		return ok && basic.Info()&types.IsInteger != 0
+	}
+	if call, ok := from.(*ast.CallExpr); ok && types.ExprString(call.Fun) == "append" {
+		return sorts[types.ExprString(to)] > loop.End()
+	}
+	entry, ok := to.(*ast.IndexExpr)
+	if !ok || !c.isMap(entry.X) {
+		return false
+	}
+	own := loop.Key != nil && types.ExprString(entry.Index) == types.ExprString(loop.Key)
+	return own || c.info.Types[from].Value != nil
 }
 
 // called names the function of a call as "package.Name" ("package.Type.Name" for a method), or "" where that is not known.
@@ -311,18 +343,28 @@ func f(m map[string]int) (out []string) {
 		body string
 		bad  bool
 	}{
-		"unsorted":        {"for k := range m { out = append(out, k) }", true},
-		"named type":      {"type set map[string]int; for k := range set(m) { out = append(out, k) }", true},
-		"another sorted":  {"var x []string; for k := range m { out = append(out, k) }; slices.Sort(x)", true},
-		"sorted too late": {"for k := range m { out = append(out, k); if k == \"\" { break } }; slices.Sort(out)", true},
-		"unsorted keys":   {"out = slices.Collect(maps.Keys(m))", true},
-		"keys in a loop":  {"for k := range maps.Keys(m) { out = append(out, k) }", true},
-		"no reason":       {"// any order: ok\nfor k := range m { out = append(out, k) }", true},
-		"distant reason":  {"// any order: it only counts\n\nfor k := range m { out = append(out, k) }", true},
-		"sorted":          {"for k := range m { out = append(out, k) }; slices.Sort(out)", false},
-		"sorted keys":     {"out = slices.Sorted(maps.Keys(m))", false},
-		"a slice":         {"for range out { _ = m }", false},
-		"reason":          {"n := 0\n// any order: it only counts\nfor range m { n++ }", false},
+		"unsorted":       {"for k := range m { out = append(out, k) }", true},
+		"named type":     {"type set map[string]int; for k := range set(m) { out = append(out, k) }", true},
+		"another sorted": {"var x []string; for k := range m { out = append(out, k) }; slices.Sort(x)", true},
+		"sorted before":  {"slices.Sort(out); for k := range m { out = append(out, k) }", true},
+		"last one wins":  {"x := map[string]string{}; for k := range m { x[\"\"] = k }", true},
+		"last one stays": {"x := \"\"; for k := range m { x = k }; out = append(out, x)", true},
+		"concatenation":  {"x := \"\"; for k := range m { x += k }; out = append(out, x)", true},
+		"first one":      {"for k := range m { return []string{k} }", true},
+		"a call":         {"for k := range m { f(map[string]int{k: 1}) }", true},
+		"first few":      {"for k := range m { out = append(out, k); if k == \"\" { break } }; slices.Sort(out)", true},
+		"unsorted keys":  {"out = slices.Collect(maps.Keys(m))", true},
+		"keys in a loop": {"for k := range maps.Keys(m) { out = append(out, k) }", true},
+		"no reason":      {"// any order: ok\nfor k := range m { out = append(out, k) }", true},
+		"distant reason": {"// any order: it only counts\n\nfor k := range m { out = append(out, k) }", true},
+		"sorted":         {"for k := range m { out = append(out, k) }; slices.Sort(out)", false},
+		"sorted later":   {"for k := range m { if k != \"\" { out = append(out, k) } }; out = append(out, \"\"); slices.Sort(out)", false},
+		"a sum":          {"n := 0; for _, v := range m { n += v }", false},
+		"a copy":         {"x := map[string]int{}; for k, v := range m { x[k] = v }", false},
+		"a set":          {"x := map[int]bool{}; for _, v := range m { x[v] = true }", false},
+		"sorted keys":    {"out = slices.Sorted(maps.Keys(m))", false},
+		"a slice":        {"for range out { _ = m }", false},
+		"reason":         {"n := 0\n// any order: it only counts\nfor range m { n++ }", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := disorder(plant(t, "access", fmt.Sprintf(file, strings.ReplaceAll(c.body, "; ", "\n"))))
