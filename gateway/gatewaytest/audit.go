@@ -139,7 +139,7 @@ func breaks(a gateway.Audit) bool { _, ok := a.(AuditBreaker); return ok }
 func hangs(a gateway.Audit) bool  { _, ok := a.(AuditHanger); return ok }
 
 // patience is how long the suite waits for a call that must take 250 ms at most. It only ends a test that would hang.
-const patience = 5 * time.Second
+const patience = 2 * time.Second
 
 var auditChecks = []auditCheck{
 	{"a record is one line, there when the call returns, in order", nil, func(t T, a gateway.Audit) {
