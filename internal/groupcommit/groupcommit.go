@@ -85,7 +85,7 @@ func (q *Queue[T]) Do(t *Ticket[T]) error {
 		return ErrClosed
 	}
 	// When a commit has hung for longer than anybody waits, one more caller need not wait to learn it.
-	if since := q.busy.Load(); since != 0 && int64(time.Since(q.epoch))-since > int64(q.wait) {
+	if since := q.busy.Load(); since != 0 && int64(time.Since(q.epoch))-since >= int64(q.wait) {
 		q.pool.Put(t)
 		return ErrStalled
 	}
