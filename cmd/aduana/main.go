@@ -1,0 +1,21 @@
+// Command aduana is an MCP gateway and the questions that can be asked of its policy before it runs. It owns what a terminal needs and
+// nothing else: flags, texts, exit codes, and the list of adapters. It decides nothing; access does, and review explains it.
+//
+// Start at root.go, which lists the commands, and printer.go, which holds the rules of all output.
+package main
+
+import (
+	"io"
+	"os"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the whole program but for the process around it. It gives the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	p := &printer{out: stdout, err: stderr}
+	root := newRoot(p)
+	root.SetArgs(args)
+	command, err := root.ExecuteC()
+	return p.end(command, args, err)
+}
