@@ -20,7 +20,7 @@ const (
 	maxPairs = 10_000
 	// maxWork bounds the steps of the search, all capabilities together. A
 	// policy that needs more is refused, never passed unchecked.
-	maxWork = 20_000_000
+	maxWork = 10_000_000
 	// bruteForce is the number of pairs below which comparing beats splitting.
 	bruteForce = 64
 )

@@ -441,7 +441,7 @@ func (k *checker) checkTools() {
 			key := [2]string{u.ID, t.Name}
 			if earlier, ok := k.places.first[key]; ok {
 				k.error(ToolMappedTwice, name, related(earlier, "first mapped here"),
-					"the tool %q of %q is mapped twice; a tool realises exactly one capability", t.Name, u.ID)
+					"the tool %.128q of %.128q is mapped twice; a tool realises exactly one capability", t.Name, u.ID)
 				continue
 			}
 			k.places.first[key] = name
@@ -541,7 +541,7 @@ func (k *checker) grant(o object, pointer string, derived map[string]derivation)
 		if _, ok := declared[name]; !ok && declared != nil {
 			k.error(AttributeNotDeclared, pointer+"/to/attributes/"+escape(name),
 				related(k.places.issuerMaps[k.issuer[g.Issuer]], "the issuer declares its attributes here"),
-				"the issuer %q declares no attribute %q", g.Issuer, name)
+				"the issuer %q declares no attribute %.128q", g.Issuer, name)
 		}
 	}
 	seen := map[string]bool{}
@@ -682,10 +682,10 @@ func (k *checker) limit(g *Grant, o object, pointer, place string, declared map[
 		where := related(k.places.issuerMaps[k.issuer[g.Issuer]], "the issuer declares its attributes here")
 		if a, ok := declared[over]; !ok {
 			k.error(LimitScopeInvalid, place+"/over", where,
-				"the issuer %q declares no attribute %q; count over principal, grant, account or a declared attribute", g.Issuer, over)
+				"the issuer %q declares no attribute %.128q; count over principal, grant, account or a declared attribute", g.Issuer, over)
 		} else if a.Many {
 			k.error(LimitScopeInvalid, place+"/over", related(a.Pointer, "has many values"),
-				"the attribute %q can have many values, so a call has no single count; use a single-valued attribute", over)
+				"the attribute %.128q can have many values, so a call has no single count; use a single-valued attribute", over)
 		}
 	}
 	g.Ceilings = append(g.Ceilings, c)
@@ -879,14 +879,14 @@ func (k *checker) catalogue(listed []CatalogueTool) {
 		exists[t] = true
 		if i > 0 && t == listed[i-1] {
 			k.error(CatalogDuplicate, k.mappingOf(t), nil,
-				"the catalogue lists the tool %q of %q more than once; one name must be one tool", t.Name, t.Upstream)
+				"the catalogue lists the tool %.128q of %.128q more than once; one name must be one tool", t.Name, t.Upstream)
 		}
 	}
 	for _, u := range k.p.Upstreams {
 		for _, t := range u.Tools {
 			if !exists[CatalogueTool{u.ID, t.Name}] {
 				k.error(ToolNotInCatalog, t.Pointer+"/name", nil,
-					"the catalogue has no tool %q of %q%s", t.Name, u.ID, suggestion(t.Name, namesOf(listed, u.ID)))
+					"the catalogue has no tool %.128q of %q%s", t.Name, u.ID, suggestion(t.Name, namesOf(listed, u.ID)))
 			}
 		}
 	}
@@ -895,10 +895,10 @@ func (k *checker) catalogue(listed []CatalogueTool) {
 			continue
 		}
 		if _, declared := k.upstream[t.Upstream]; !declared {
-			k.warn(CatalogToolUnmapped, k.p.Anchors.Upstreams, "the tool %q of %q is not mapped: the upstream is not declared", t.Name, t.Upstream)
+			k.warn(CatalogToolUnmapped, k.p.Anchors.Upstreams, "the tool %.128q of %.128q is not mapped: the upstream is not declared", t.Name, t.Upstream)
 			continue
 		}
-		k.warn(CatalogToolUnmapped, k.p.Anchors.Upstreams, "the tool %q of %q is not mapped to a capability, so nobody can see or call it", t.Name, t.Upstream)
+		k.warn(CatalogToolUnmapped, k.p.Anchors.Upstreams, "the tool %.128q of %.128q is not mapped to a capability, so nobody can see or call it", t.Name, t.Upstream)
 	}
 }
 

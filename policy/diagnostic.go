@@ -109,8 +109,9 @@ const MaxShown = 200
 
 // Result of a compilation. Policy is nil when any diagnostic is an error.
 // Diagnostics are in a stable order, without repetition and at most MaxShown
-// (errors are never pushed out by warnings); Total counts all of them and
-// Capped says that some are not shown.
+// (errors are never pushed out by warnings); Total counts all of them, the
+// ambiguous pairs and the faults of an unreadable text each to a bound of some
+// thousands, and Capped says that some are not shown.
 type Result struct {
 	Document    *Document
 	Policy      *Policy

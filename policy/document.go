@@ -328,7 +328,7 @@ func (d *Document) readerError(err error, body []byte) Diagnostic {
 	if trimmed := strings.TrimLeft(d.text[at:end], " "); trimmed != "" {
 		at = end - len(trimmed)
 	}
-	return d.syntax(d.placeAt(at), "%s", message)
+	return d.syntax(d.placeAt(at), "this is not YAML: %s", message)
 }
 
 // unknownAnchor is the name in the one error that the reader reports without
@@ -446,7 +446,7 @@ func (c *converter) mapping(n *yaml.Node, depth int, secret bool) any {
 		if _, repeated := m[key.Value]; repeated {
 			message := "a key is written twice in this mapping; keep one"
 			if !secret { // in a secret, the key may be the secret
-				message = fmt.Sprintf("the key %q is written twice in this mapping; keep one", key.Value)
+				message = fmt.Sprintf("the key %.64q is written twice in this mapping; keep one", key.Value)
 			}
 			c.refuse(n.Content[i], message)
 			continue

@@ -147,7 +147,8 @@ const schemaText = `{
           "type": "string", "$ref": "#/$defs/identifier"
         },
         "deliver": {
-          "description": "How the credential reaches the upstream: bearer, header:NAME (mcp-http) or env:NAME (mcp-stdio).",
+          "title": "delivery",
+          "description": "How the credential arrives: bearer, header:NAME (mcp-http) or env:NAME (mcp-stdio).",
           "type": "string",
           "pattern": "^(bearer|header:[A-Za-z0-9!#$%&'*+.^_|~-]+|env:[A-Za-z_][A-Za-z0-9_]*)$"
         },

@@ -107,7 +107,7 @@ func (c *Compiler) violation(d *Document, e *jsonschema.ValidationError) []Diagn
 		if last == "account" && len(e.InstanceLocation) == 3 {
 			description += " A secret reference belongs into accounts."
 		}
-		return one("is not a valid %s: %s", title, strings.TrimSuffix(description, "."))
+		return one("is not a valid %s: %s", title, sentencePart(description))
 	case *kind.Not:
 		switch title {
 		case secretTitle:
@@ -167,6 +167,15 @@ func titleOf(definition map[string]any, fallback string) string {
 		return title
 	}
 	return fallback
+}
+
+// sentencePart makes a description of the schema fit behind a colon.
+func sentencePart(description string) string {
+	description = strings.TrimSuffix(description, ".")
+	if len(description) > 1 && description[1] >= 'a' { // not RFC
+		description = strings.ToLower(description[:1]) + description[1:]
+	}
+	return description
 }
 
 func join(tokens []string) string {
@@ -248,6 +257,8 @@ func wrongType(title string, want []string, n *yaml.Node) string {
 		return "a secret is never written here, only where it is kept; write { ref: scheme://place }, such as { ref: env://NAME }"
 	case strings.Contains(wants, "array") && strings.Contains(wants, "object"):
 		return "must be one mapping or a list of them"
+	case wants == "array" && title == "tools" && isScalar:
+		return "must be a list of { name, capability }; tools: accepted is not supported by this version"
 	case wants == "array":
 		if empty {
 			return "must be a list, and is empty; write [] for an empty list"
