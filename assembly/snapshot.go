@@ -116,6 +116,7 @@ func Assemble(in Input) *Snapshot {
 // enter puts every identity, accepted or merely seen, into the Ledger.
 func (s *Snapshot) enter(in Input) {
 	var listed []capabilities.Listed
+	// any order: the Ledger orders what it gets.
 	for id, u := range s.upstreams {
 		accepted := map[string]bool{}
 		if in.NoLock {
@@ -139,6 +140,7 @@ func (s *Snapshot) enter(in Input) {
 				times[name] = max(times[name], n)
 			}
 		}
+		// any order: the Ledger orders what it gets.
 		for name, n := range times {
 			t := capabilities.Listed{Accepted: accepted[name],
 				Identity: capabilities.Identity{Kind: capabilities.Tool, Upstream: id, Name: name}}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"math"
-	"net/http"
 	"time"
 
 	"aduana/access"
@@ -111,7 +110,7 @@ func (f *flow) answer(outcome Outcome, detail string) {
 		b = jsonrpc.AppendString(b, place)
 	}
 	b = append(b, `}}}}`...)
-	f.reply.Answer(http.StatusOK, b)
+	f.reply.Answer(mcp.StatusOK, b)
 }
 
 // hidden reports whether the caller's list, at this instant, lacks what was asked for.

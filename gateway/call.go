@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"aduana/access"
@@ -52,7 +51,7 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 	defer cancel()
 	if rq.Session != nil {
 		if !rq.Session.enter(rq.Message.ID(), cancel) {
-			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: http.StatusBadRequest})
+			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: mcp.StatusBadRequest})
 			return
 		}
 		defer rq.Session.leave(rq.Message.ID())
@@ -310,7 +309,7 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 	// The outcome is recorded before the client sees it. If that fails the call has happened all the same: the client gets its
 	// result, the intent stands open in the audit, and the sink refuses the next call.
 	f.finish(ctx, Invoked, Answered, "")
-	f.reply.Answer(http.StatusOK, *buf)
+	f.reply.Answer(mcp.StatusOK, *buf)
 	if cap(*buf) > maxPooled {
 		*buf = make([]byte, 0, 4096)
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -152,11 +151,11 @@ func (g *Gateway) Handle(ctx context.Context, rq *Request, reply Reply) {
 		return // nothing that this gateway asks of clients is outstanding: dropped
 	case jsonrpc.Request:
 	default:
-		g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "not a request", Status: http.StatusBadRequest})
+		g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "not a request", Status: mcp.StatusBadRequest})
 		return
 	}
 	if meta, ok := m.Params.Get("_meta"); ok && meta.Kind != jsonrpc.Object {
-		g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "params._meta must be an object", Status: http.StatusBadRequest})
+		g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "params._meta must be an object", Status: mcp.StatusBadRequest})
 		return
 	}
 	switch method := m.Method(); {
@@ -199,7 +198,7 @@ func (g *Gateway) initialize(rq *Request, reply Reply) {
 	if rq.Session == nil {
 		s, ok := g.sessions.begin(g, rq.Principal)
 		if !ok {
-			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeServerBusy, Message: "too many sessions; try again later", Status: http.StatusServiceUnavailable})
+			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeServerBusy, Message: "too many sessions; try again later", Status: mcp.StatusUnavailable})
 			return
 		}
 		reply.Begin(s)
@@ -208,7 +207,7 @@ func (g *Gateway) initialize(rq *Request, reply Reply) {
 }
 
 func (g *Gateway) result(rq *Request, reply Reply, result []byte) {
-	reply.Answer(http.StatusOK, responseHead(nil, rq.Message.ID()), result, closing)
+	reply.Answer(mcp.StatusOK, responseHead(nil, rq.Message.ID()), result, closing)
 }
 
 var closing = []byte{'}'}

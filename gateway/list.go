@@ -3,7 +3,6 @@ package gateway
 import (
 	"crypto/sha256"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,7 +183,7 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 	}
 	tail = append(tail, `}}`...)
 	head := append(responseHead(make([]byte, 0, 96), rq.Message.ID()), '{')
-	reply.Answer(http.StatusOK, head, v.pages[page], tail)
+	reply.Answer(mcp.StatusOK, head, v.pages[page], tail)
 }
 
 // similar gives up to three visible names that a caller may have meant. It looks only at what the caller sees, so that it tells

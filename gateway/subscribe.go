@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"net/http"
 	"sync"
 
 	"aduana/capabilities"
@@ -78,7 +77,7 @@ func (g *Gateway) listen(ctx context.Context, rq *Request, reply Reply) {
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		if !rq.Session.enter(rq.Message.ID(), cancel) {
-			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: http.StatusBadRequest})
+			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: mcp.StatusBadRequest})
 			return
 		}
 		defer rq.Session.leave(rq.Message.ID())
@@ -117,7 +116,7 @@ func (g *Gateway) listen(ctx context.Context, rq *Request, reply Reply) {
 		case <-g.draining:
 			b := append(responseHead(nil, id), `{"resultType":"complete",`...)
 			b = append(b, meta...)
-			reply.Answer(http.StatusOK, append(b, `}}`...))
+			reply.Answer(mcp.StatusOK, append(b, `}}`...))
 			return
 		case <-ctx.Done():
 			// The client closed the stream, or cancelled it: by the specification that is the end, and nothing follows.

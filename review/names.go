@@ -34,6 +34,7 @@ func Names(s *assembly.Snapshot, in assembly.Input, match string) []Name {
 		n := enter(t.Identity)
 		n.Capability, n.Withheld = t.Capability, t.Withheld
 	}
+	// any order: entered into a map, ordered at the end.
 	for upstream, locked := range in.Lock.Upstreams {
 		if _, ok := s.Upstream(upstream); ok {
 			for _, t := range locked.Tools {

@@ -60,3 +60,10 @@ func clip(s string) string {
 	}
 	return s[:most] + "…"
 }
+
+// The HTTP statuses that carry answers. They are named here because the flow gives them without knowing HTTP.
+const (
+	StatusOK          = http.StatusOK
+	StatusBadRequest  = http.StatusBadRequest
+	StatusUnavailable = http.StatusServiceUnavailable
+)
