@@ -38,8 +38,8 @@ func newRoot(p *printer) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(questions, newValidate(p), newExplain(p), newWhoCan(p))
-	add(other, newSchema(p), newVersion(p))
+	add(questions, newValidate(p), newExplain(p), newWhoCan(p), newDiff(p), newTest(p), newNames(p))
+	add(other, newAudit(p), newSchema(p), newVersion(p))
 	root.SetHelpCommandGroupID(other)
 	return root
 }
