@@ -56,6 +56,10 @@ func office() access.Declared {
 			grant("/grants/13", "twins", "crm.read", "crm",
 				access.Limit{Calls: 5, Window: hour, Pointer: "/grants/13/limits/0"},
 				access.Limit{Calls: 9, Window: day, Pointer: "/grants/13/limits/1"}),
+			grant("/grants/14", "surge", "crm.read", "crm", access.Limit{Calls: 10, Window: hour, Pointer: "/grants/14"}),
+			grant("/grants/15", "surge", "crm.read", "crm", access.Limit{Calls: 20, Window: day, Pointer: "/grants/15"}),
+			grant("/grants/16", "even", "crm.read", "crm", access.Limit{Calls: 24, Window: day, Pointer: "/grants/16"}),
+			grant("/grants/17", "even", "crm.read", "crm", access.Limit{Calls: 1, Window: hour, Pointer: "/grants/17"}),
 		},
 	}
 	// sales holds from noon (inclusive) until one o'clock (exclusive).
@@ -154,6 +158,10 @@ func TestEvaluate(t *testing.T) {
 		{name: "20 per day beats 500 per hour and none at all; the strictest ask holds", caller: of("finance"), capability: "billing.issue",
 			want:   access.Reason{Code: "granted", Pointer: "/grants/1", Subject: "billing.issue"},
 			permit: access.Permit{Account: "erp", Ask: access.AskDestructive}},
+		{name: "the lower rate wins, not the lower number", caller: of("surge"), capability: "crm.read",
+			want: access.Reason{Code: "granted", Pointer: "/grants/15", Subject: "crm.read"}, permit: access.Permit{Account: "crm"}},
+		{name: "of equal rates, the shorter window", caller: of("even"), capability: "crm.read",
+			want: access.Reason{Code: "granted", Pointer: "/grants/17", Subject: "crm.read"}, permit: access.Permit{Account: "crm"}},
 		{name: "usage unknown", caller: of("finance"), capability: "billing.issue", usage: unknown,
 			want: access.Reason{Code: "usage_unknown", Pointer: "/grants/1", Subject: "erp"}},
 		{name: "usage counted, but not of these ceilings", caller: of("finance"), capability: "billing.issue", usage: none,
