@@ -38,6 +38,9 @@ type world struct {
 	now      time.Time
 	mu       sync.Mutex
 	pageSize int
+
+	realAudit gateway.Audit // in place of the journal
+	realClock gateway.Clock // in place of the one that stands still
 }
 
 // journal is an Audit that keeps the lines.
@@ -145,12 +148,20 @@ func newWorld(t testing.TB, text string, tools map[string][]string, change ...fu
 	for _, f := range change {
 		f(w)
 	}
+	var audit gateway.Audit = w.audit
+	if w.realAudit != nil {
+		audit = w.realAudit
+	}
+	clock := w.clock
+	if w.realClock != nil {
+		clock = w.realClock
+	}
 	w.g = gateway.New(gateway.Config{
-		Clock:         w.clock,
+		Clock:         clock,
 		Authenticator: gatewaytest.Keys{},
 		Usage:         w.usage,
 		Credentials:   w.vault,
-		Audit:         w.audit,
+		Audit:         audit,
 		Schemas:       w.schemas,
 		Approvals:     w.approve,
 		Upstreams:     map[policy.Transport]gateway.Upstream{policy.TransportHTTP: w.up, policy.TransportStdio: w.up},
