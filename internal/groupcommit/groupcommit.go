@@ -152,12 +152,16 @@ func (q *Queue[T]) run() {
 		if len(items) > 0 {
 			q.busy.Store(max(1, int64(time.Since(q.epoch))))
 			err := q.commit(items)
+			gone := tickets[:0]
 			for _, t := range tickets {
 				if t.state.CompareAndSwap(taken, answered) {
 					t.answer <- err
 				} else if err == nil {
-					q.late(&t.Item)
+					gone = append(gone, t)
 				}
+			}
+			for _, t := range gone { // after the answers, because late may take its time
+				q.late(&t.Item)
 			}
 			q.busy.Store(0)
 		} else if stopping {
