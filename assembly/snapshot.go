@@ -202,6 +202,9 @@ func (s *Snapshot) join(in Input) {
 	slices.SortFunc(s.Tools, func(a, b *Tool) int { return capabilities.Compare(a.Identity, b.Identity) })
 	slices.SortFunc(s.Findings, compareFindings)
 	s.Findings = slices.CompactFunc(s.Findings, func(a, b capabilities.Finding) bool { return compareFindings(a, b) == 0 })
+	// Accounts list in any order, and several may see the same change.
+	slices.SortFunc(s.Reports, compareReports)
+	s.Reports = slices.CompactFunc(s.Reports, func(a, b Report) bool { return compareReports(a, b) == 0 })
 
 	for _, c := range in.Policy.Capabilities {
 		s.Declared.Capabilities = append(s.Declared.Capabilities,
@@ -580,6 +583,13 @@ func compareFindings(a, b capabilities.Finding) int {
 		return c
 	}
 	return strings.Compare(a.Detail, b.Detail)
+}
+
+func compareReports(a, b Report) int {
+	if c := capabilities.Compare(a.Identity, b.Identity); c != 0 {
+		return c
+	}
+	return strings.Compare(names(a.Changes), names(b.Changes))
 }
 
 // hashOf covers every input, each once and in an order of its own.
