@@ -95,15 +95,17 @@ capabilities:
   - { id: t.use, risk: read }
 upstreams:
   - id: up
-    account: none
-    transport: { kind: mcp-http, url: %q%s }
+    transport: { kind: mcp-http, url: %q }
+    %s
     tools: [%s]
 principals:
   issuers:
     - { id: a, kind: static-key, subject: ana, secret: { ref: "env://A" } }
     - { id: b, kind: static-key, subject: ben, secret: { ref: "env://B" } }
+accounts:
+  - { id: acc, secret: { ref: "env://ACC" } }
 grants:
-  - { principal: { issuer: a, subject: ana }, capabilities: [t.use] }
+  - { to: { issuer: a }, capabilities: [t.use]%s }
 `
 
 // house is a gateway behind a real HTTP face.
@@ -140,7 +142,7 @@ func input(t testing.TB, url string, tools ...string) assembly.Input {
 	for _, n := range tools {
 		mapped = append(mapped, fmt.Sprintf("{ name: %q, capability: t.use }", n))
 	}
-	r := compiled(t, fmt.Sprintf(policyText, url, "", strings.Join(mapped, ", ")))
+	r := compiled(t, fmt.Sprintf(policyText, url, "account: none", strings.Join(mapped, ", "), ""))
 	lock := assembly.Lock{Upstreams: map[capabilities.UpstreamID]assembly.LockedUpstream{}, Digest: "sha256:test"}
 	for i := range r.Policy.Upstreams {
 		u := &r.Policy.Upstreams[i]
@@ -321,7 +323,11 @@ func serve(t testing.TB, cfg upstream.Config) (*upstream.Server, string) {
 // target makes a target for an upstream declared with more YAML after its url.
 func target(t testing.TB, url, more string) gateway.Target {
 	t.Helper()
-	r := compiled(t, fmt.Sprintf(policyText, url, more, `{ name: "echo", capability: t.use }`))
+	using := ", using: acc"
+	if more == "" {
+		more, using = "account: none", ""
+	}
+	r := compiled(t, fmt.Sprintf(policyText, url, more, `{ name: "echo", capability: t.use }`, using))
 	return gateway.Target{Upstream: &r.Policy.Upstreams[0]}
 }
 
