@@ -124,11 +124,7 @@ func (f *flow) hidden() bool {
 }
 
 func (f *flow) unknownTool() *mcp.Error {
-	asked := f.asked
-	if len(asked) > 128 {
-		asked = asked[:128] + "…"
-	}
-	text := "unknown tool " + string(jsonrpc.AppendString(nil, asked)) + ": it is not in your tools/list"
+	text := "unknown tool " + string(jsonrpc.AppendString(nil, clip(f.asked))) + ": it is not in your tools/list"
 	now := f.g.current.Load()
 	v := f.g.view(now, f.rq.Principal, f.rq.Scope, f.g.cfg.Clock().UnixMilli())
 	for i, name := range v.similar(f.rq.Scope, f.asked) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"aduana/access"
@@ -47,9 +48,10 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 	if !f.read() {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if rq.Session != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
 		if !rq.Session.enter(rq.Message.ID(), cancel) {
 			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: mcp.StatusBadRequest})
 			return
@@ -125,7 +127,7 @@ func (f *flow) read() bool {
 			return false
 		}
 	}
-	f.record = Record{Call: f.g.callID(), Surface: f.rq.Surface, Era: f.rq.Era, Principal: f.rq.Principal, Asked: f.asked,
+	f.record = Record{Call: f.g.callID(), Surface: f.rq.Surface, Era: f.rq.Era, Principal: f.rq.Principal, Asked: clip(f.asked),
 		Scope: string(f.rq.Scope), ArgBytes: len(f.arguments)}
 	d := f.g.digests.Get().(*digester)
 	f.record.Arguments = d.digest(f.arguments)
@@ -214,6 +216,15 @@ func (f *flow) check(ctx context.Context) bool {
 }
 
 var emptyObject = []byte(`{}`)
+
+// clip bounds what a client can write into a record or an answer. A name that was ever served is shorter.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
 
 // consent is step 6's question. waits says that a person was asked, so that everything before must be judged anew.
 func (f *flow) consent(ctx context.Context) (waits, ok bool) {
@@ -329,10 +340,10 @@ func (f *flow) session(ctx context.Context) (*pooled, Outcome, string) {
 	session, err := g.pool.get(ctx, f.standing.Snapshot, f.tool.Upstream, accounts.Handle(f.permit.Account), material, f.rq.Principal.ID())
 	if err != nil {
 		var failure *Failure
-		if errors.As(err, &failure) {
-			if failure.Class == FailedCancelled {
-				return nil, Cancelled, failure.Detail
-			}
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled): // the client left, or the gateway stops
+			return nil, Cancelled, "cancelled before it was sent"
+		case errors.As(err, &failure):
 			return nil, UpstreamFailed, failure.Error()
 		}
 		return nil, CredentialFailed, err.Error()

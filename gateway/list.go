@@ -146,13 +146,13 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 	page := 0
 	if c, ok := rq.Message.Params.Get("cursor"); ok && c.Kind != jsonrpc.Null {
 		text, err := rq.Message.String(c)
-		at, known := g.seal.openCursor(rq.Principal.ID(), text)
+		from, known := g.seal.openCursor(rq.Principal.ID(), text)
 		// A cursor of an older snapshot or another view is refused, not guessed at: the client lists anew and sees each tool once.
-		if err != nil || !known || at.view != v.digest || int(at.offset) >= len(v.pages) {
+		if err != nil || !known || from.view != v.digest || int(from.offset) >= len(v.pages) {
 			g.fail(rq, reply, mcp.InvalidParams("this cursor is not of the current list; start again without one"))
 			return
 		}
-		page = int(at.offset)
+		page = int(from.offset)
 	}
 	tail := make([]byte, 0, 512)
 	if page+1 < len(v.pages) {

@@ -10,6 +10,7 @@ import (
 	"aduana/accounts"
 	"aduana/assembly"
 	"aduana/capabilities"
+	"aduana/consent"
 	"aduana/policy"
 	"aduana/principals"
 )
@@ -40,7 +41,8 @@ type Change struct {
 	Aspect     string // Trust: url, command, args, …
 }
 
-// Witness is a principal. Fixed says that it is the one subject of a static-key issuer, with its literal attributes.
+// Witness is a principal. Fixed says that it is the one subject of a static-key issuer; it presents its issuer's literal
+// attributes, and those of the other side where the issuer is no static key.
 type Witness struct {
 	Issuer     string
 	Attributes []access.Attribute
@@ -56,12 +58,14 @@ func (w Witness) String() string {
 	return w.Issuer + " [" + strings.Join(parts, " ") + "]"
 }
 
-// Side is one policy's answer.
+// Side is one policy's answer. An empty Code on a declared Side says that the witness does not exist there: the issuer is not
+// declared, or it is a static key and the witness is not its subject.
 type Side struct {
 	Declared bool // the tool is mapped at all
 	Code     access.Code
 	Account  accounts.Handle
-	Ask      access.Ask
+	Ask      access.Ask    // the strictest of the grants
+	State    consent.State // what that comes to, given the capability's risk
 	Ceilings []string // "5 per 1h over principal", sorted
 	Value    string   // Trust
 	Place    string
@@ -75,9 +79,14 @@ type Side struct {
 // some g in B. If A is empty, the minimal principal of g matches a non-empty part of B and nothing after. If A is not empty, its
 // grants are all of one disabled account, and the minimal principal of g and any h in A together matches some of B and some of
 // A: allowed before, disabled after. Account, ceilings and ask: both sides allow; take g in B and h in A, of which g (or h) carries
-// what the other side lacks; the minimal principal of both matches parts of B and A that still differ. So the minimal principals of
-// every single selector and of every compatible pair across the two sides suffice, at one instant of every interval between the
-// beginnings and ends of grants.
+// what the other side lacks, or both the strictest ask; the minimal principal of both matches parts of B and A that still differ.
+// So the minimal principals of every single selector and of every compatible pair across the two sides suffice, at one instant of
+// every interval between the beginnings and ends of grants.
+//
+// All of that needs one thing: the minimal principal has, on either side, no attribute that P lacks there. An attribute that
+// is set-valued on one side only breaks it: of a P with two values, the side where it is single-valued sees none. Where the
+// selectors ask for such an attribute on its set-valued side and not on the other, a second witness therefore has one value
+// more, which no grant names: it is the minimal principal of which the single-valued side sees nothing.
 func Diff(before, after *assembly.Snapshot, at *int64) []Change {
 	var out []Change
 	pairs := map[capabilityPair][]string{}
@@ -121,14 +130,15 @@ func identities(before, after *assembly.Snapshot) map[capabilities.Identity]capa
 }
 
 func compareCapability(before, after *assembly.Snapshot, p capabilityPair, at *int64) []Change {
-	instants := instantsOf(before, after, p)
+	instants := instantsOf(before, after)
 	if at != nil {
 		instants = []int64{*at}
 	}
+	old, young := asked{before, p.before, riskOf(before, p.before)}, asked{after, p.after, riskOf(after, p.after)}
 	var found []Change
 	for _, w := range witnesses(before, after, p) {
 		for _, instant := range instants {
-			b, a := side(before, p.before, w, instant), side(after, p.after, w, instant)
+			b, a := old.side(w, instant), young.side(w, instant)
 			for _, k := range kinds(b, a) {
 				c := Change{Kind: k, Witness: &w, At: instant, Before: b, After: a}
 				if !slices.ContainsFunc(found, func(x Change) bool { return explains(x, c) }) {
@@ -142,7 +152,8 @@ func compareCapability(before, after *assembly.Snapshot, p capabilityPair, at *i
 
 // explains reports whether x already tells what c would: the same change, for a witness of whom c's is a special case.
 func explains(x, c Change) bool {
-	if x.Kind != c.Kind || x.Witness.Issuer != c.Witness.Issuer || !x.Before.same(c.Before) || !x.After.same(c.After) {
+	if x.Kind != c.Kind || x.Witness.Issuer != c.Witness.Issuer || x.Witness.Fixed != c.Witness.Fixed ||
+		!x.Before.same(c.Before) || !x.After.same(c.After) {
 		return false
 	}
 	for _, a := range x.Witness.Attributes {
@@ -154,7 +165,8 @@ func explains(x, c Change) bool {
 }
 
 func (s Side) same(o Side) bool {
-	return s.Declared == o.Declared && s.Code == o.Code && s.Account == o.Account && s.Ask == o.Ask && slices.Equal(s.Ceilings, o.Ceilings)
+	return s.Declared == o.Declared && s.Code == o.Code && s.Account == o.Account && s.Ask == o.Ask && s.State == o.State &&
+		slices.Equal(s.Ceilings, o.Ceilings)
 }
 
 func (s Side) allowed() bool { return s.Code == access.Granted }
@@ -175,25 +187,37 @@ func kinds(b, a Side) []Kind {
 	if !slices.Equal(b.Ceilings, a.Ceilings) {
 		k = append(k, CeilingSet)
 	}
-	if b.Ask != a.Ask {
+	if b.Ask != a.Ask || b.State != a.State {
 		k = append(k, Ask)
 	}
 	return k
 }
 
-func side(s *assembly.Snapshot, capability string, w Witness, at int64) Side {
-	if capability == "" {
+// asked is one side's capability; an empty one is that of a tool which is not mapped there.
+type asked struct {
+	s          *assembly.Snapshot
+	capability string
+	risk       consent.Risk
+}
+
+func (q asked) side(w Witness, at int64) Side {
+	if q.capability == "" {
 		return Side{}
+	}
+	s := q.s
+	if fixedIssuer(s, w.Issuer) != nil && !w.Fixed {
+		return Side{Declared: true} // a static key has one subject and vouches for nobody else
 	}
 	p, _, problem := s.Issuers.Admit(presented(s, w))
 	if problem != principals.NoProblem {
 		return Side{Declared: true}
 	}
-	inv := access.Invocation{Caller: assembly.CallerOf(p), Capability: capability, At: at, Usage: access.Usage{State: access.NotConsulted}}
+	inv := access.Invocation{Caller: assembly.CallerOf(p), Capability: q.capability, At: at, Usage: access.Usage{State: access.NotConsulted}}
 	d := access.Evaluate(s.Access, inv)
 	out := Side{Declared: true, Code: d.Reason().Code, Place: s.Place(d.Reason().Pointer)}
 	if permit, ok := d.Permit(); ok {
 		out.Account, out.Ask = accounts.Handle(permit.Account), permit.Ask
+		out.State = consent.Resolve(assembly.RuleOf(permit.Ask), q.risk)
 		for _, c := range s.Access.Ceilings(nil, inv) {
 			out.Ceilings = append(out.Ceilings, fmt.Sprintf("%d per %s over %s", c.Calls, window(c.Window), over(c.Scope, c.Attribute)))
 		}
@@ -242,54 +266,53 @@ func fixedIssuer(s *assembly.Snapshot, id string) *policy.Issuer {
 }
 
 // witnesses gives the minimal principals of every selector that names one of the capabilities and of every compatible pair across
-// the sides, fewest attributes first.
+// the sides, and the subjects of static keys; fewest attributes first.
 func witnesses(before, after *assembly.Snapshot, p capabilityPair) []Witness {
+	old, young := naming(before, p.before), naming(after, p.after)
 	var all []Witness
 	seen := map[string]bool{}
 	add := func(w Witness) {
-		if key := w.String(); !seen[key] {
+		key := fmt.Sprintf("%t %q %q", w.Fixed, w.Issuer, w.Attributes)
+		if !seen[key] {
 			seen[key] = true
 			all = append(all, w)
 		}
 	}
-	old, young := naming(before, p.before), naming(after, p.after)
-	fixed := func(issuer string) bool {
-		b, a := fixedIssuer(before, issuer), fixedIssuer(after, issuer)
-		if b == nil && a == nil {
-			return false
+	// minimal adds the principals of one grant (the other is nil then) or of two. Those of an issuer that is nothing but a static
+	// key are known already.
+	minimal := func(issuer string, g, h []access.Attribute) {
+		key, people := issuing(before, after, issuer)
+		if key {
+			add(Witness{Issuer: issuer, Fixed: true, Attributes: ordered(slices.Concat(literals(before, issuer), literals(after, issuer)))})
 		}
-		w := Witness{Issuer: issuer, Fixed: true}
-		for _, i := range []*policy.Issuer{b, a} {
-			if i == nil {
-				continue
-			}
-			for _, x := range i.Attributes {
-				w.Attributes = append(w.Attributes, access.Attribute{Name: x.Name, Value: x.From})
-			}
+		if !people {
+			return
 		}
-		w.Attributes = ordered(w.Attributes)
+		w := Witness{Issuer: issuer, Attributes: ordered(slices.Concat(g, h))}
 		add(w)
-		// An issuer that is a static key on one side only is compared as what it is on the other, too.
-		return b != nil && a != nil
-	}
-	single := func(g access.Grant) {
-		if !fixed(g.Issuer) {
-			add(Witness{Issuer: g.Issuer, Attributes: ordered(g.Selector)})
+		more := slices.Clone(w.Attributes)
+		for _, a := range w.Attributes {
+			set, single := many(before, issuer, a.Name), h
+			if !set {
+				single = g
+			}
+			if set != many(after, issuer, a.Name) && !slices.ContainsFunc(single, func(x access.Attribute) bool { return x.Name == a.Name }) {
+				more = append(more, access.Attribute{Name: a.Name, Value: unnamed(a.Name, old, young)})
+			}
 		}
+		add(Witness{Issuer: issuer, Attributes: ordered(more)})
 	}
 	for _, g := range old {
-		single(g)
+		minimal(g.Issuer, g.Selector, nil)
 	}
-	for _, g := range young {
-		single(g)
+	for _, h := range young {
+		minimal(h.Issuer, nil, h.Selector)
 	}
 	for _, g := range old {
 		for _, h := range young {
-			if g.Issuer != h.Issuer || fixedIssuer(before, g.Issuer) != nil && fixedIssuer(after, g.Issuer) != nil ||
-				!compatible(before, after, g, h) {
-				continue
+			if g.Issuer == h.Issuer && compatible(before, after, g, h) {
+				minimal(g.Issuer, g.Selector, h.Selector)
 			}
-			add(Witness{Issuer: g.Issuer, Attributes: ordered(append(slices.Clone(g.Selector), h.Selector...))})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Witness) int {
@@ -299,6 +322,45 @@ func witnesses(before, after *assembly.Snapshot, p capabilityPair) []Witness {
 		return strings.Compare(a.String(), b.String())
 	})
 	return all
+}
+
+// issuing tells whom an issuer vouches for on either side: the one subject of a static key, people, or both where its kind changed.
+func issuing(before, after *assembly.Snapshot, issuer string) (key, people bool) {
+	for _, s := range []*assembly.Snapshot{before, after} {
+		for i := range s.Policy.Issuers {
+			if s.Policy.Issuers[i].ID == issuer {
+				static := s.Policy.Issuers[i].Kind == policy.IssuerStaticKey
+				key, people = key || static, people || !static
+			}
+		}
+	}
+	return key, people
+}
+
+func literals(s *assembly.Snapshot, issuer string) []access.Attribute {
+	var out []access.Attribute
+	if i := fixedIssuer(s, issuer); i != nil {
+		for _, a := range i.Attributes {
+			out = append(out, access.Attribute{Name: a.Name, Value: a.From})
+		}
+	}
+	return out
+}
+
+// unnamed gives a value of an attribute that no selector asks for.
+func unnamed(attribute string, lists ...[]access.Grant) string {
+	value := "another"
+	for _, list := range lists {
+		for _, g := range list {
+			for _, a := range g.Selector {
+				// Longer than all of them is none of them.
+				if a.Name == attribute && len(a.Value) >= len(value) {
+					value += strings.Repeat("*", len(a.Value)-len(value)+1)
+				}
+			}
+		}
+	}
+	return value
 }
 
 func naming(s *assembly.Snapshot, capability string) []access.Grant {
@@ -349,9 +411,9 @@ func ordered(list []access.Attribute) []access.Attribute {
 	return slices.Compact(out)
 }
 
-// instantsOf gives one instant of every interval between which nothing begins or ends, for the grants that name the capabilities
-// and for every grant with a ceiling on an account.
-func instantsOf(before, after *assembly.Snapshot, p capabilityPair) []int64 {
+// instantsOf gives one instant of every interval in which no grant begins or ends: also none of another capability, because a
+// ceiling over an account binds every call with it.
+func instantsOf(before, after *assembly.Snapshot) []int64 {
 	var at []int64
 	for _, d := range []access.Declared{before.Declared, after.Declared} {
 		at = append(at, access.Boundaries(d)...)

@@ -128,13 +128,18 @@ func explain(s *assembly.Snapshot, a *Answer, q Question) {
 		for _, c := range ceilings {
 			a.Ceilings = append(a.Ceilings, ceiling(s, c))
 		}
-		for _, t := range s.Tools {
-			if t.Capability == a.Capability {
-				a.Risk = t.Risk
-			}
-		}
+		a.Risk = riskOf(s, a.Capability)
 		a.State = consent.Resolve(assembly.RuleOf(p.Ask), a.Risk)
 	}
+}
+
+func riskOf(s *assembly.Snapshot, capability string) consent.Risk {
+	for _, t := range s.Tools {
+		if t.Capability == capability {
+			return t.Risk
+		}
+	}
+	return consent.UndeclaredRisk
 }
 
 func ceiling(s *assembly.Snapshot, c access.Ceiling) Ceiling {

@@ -74,7 +74,7 @@ func trusted(p *policy.Policy) map[string][]aspect {
 		put("args", values(u.Args))
 		put("cwd", u.Cwd)
 		put("env", named(u.Env))
-		put("inherit", quoted(u.Inherit))
+		put("inherit", quoted(slices.Sorted(slices.Values(u.Inherit)))) // a set
 		put("headers", named(u.Headers))
 		put("deliver", strings.TrimSuffix(string(u.Deliver.Kind)+":"+u.Deliver.Name, ":"))
 		var mapping []string
