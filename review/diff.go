@@ -66,8 +66,8 @@ type Side struct {
 	Account  accounts.Handle
 	Ask      access.Ask    // the strictest of the grants
 	State    consent.State // what that comes to, given the capability's risk
-	Ceilings []string // "5 per 1h over principal", sorted
-	Value    string   // Trust
+	Ceilings []string      // "5 per 1h over principal", sorted
+	Value    string        // Trust
 	Place    string
 }
 
