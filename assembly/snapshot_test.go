@@ -774,6 +774,8 @@ func TestJoin(t *testing.T) {
 		permit     access.Permit
 	}{
 		{sales, "crm.read", 0, access.Granted, "/grants/0", access.Permit{Account: "none", Ask: access.AskNever}},
+		{sales, "crm.read", math.MinInt64, access.Granted, "/grants/0", access.Permit{Account: "none", Ask: access.AskNever}},
+		{sales, "crm.read", math.MaxInt64, access.Granted, "/grants/0", access.Permit{Account: "none", Ask: access.AskNever}},
 		{clerk, "billing.issue", may, access.Granted, "/grants/1", access.Permit{Account: "erp", Ask: access.AskDestructive}},
 		{clerk, "billing.issue", 0, access.GrantExpired, "/grants/1", access.Permit{}},
 		{clerk, "crm.read", may, access.NoGrantMatches, "/grants", access.Permit{}},

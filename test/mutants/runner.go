@@ -156,7 +156,7 @@ func goTest(ctx context.Context, root string, m mutant, overlay string) (string,
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, m.tests())...)
 	cmd.Dir = root
-	// Failures of generated cases would otherwise be kept in the tree.
+	// The default number of cases, whatever the caller's shell says; and no mutants within mutants.
 	cmd.Env = append(os.Environ(), "ADUANA_MUTANTS=", "ADUANA_CASES=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
