@@ -69,6 +69,7 @@ const (
 	CodeServerBusy             = -31001 // ours: outside the range that JSON-RPC and MCP reserve
 	CodeAuditUnavailable       = -31002 // ours
 	CodeUpstreamListIncomplete = -31003 // ours
+	CodeUnauthenticated        = -31004 // ours: over stdio, which has no 401
 )
 
 // Methods and notifications by name.

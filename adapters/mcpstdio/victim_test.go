@@ -1,0 +1,3 @@
+package mcpstdio_test
+
+func victimIfAsked() {}
