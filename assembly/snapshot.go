@@ -365,6 +365,18 @@ func (s *Snapshot) Lookup(scope capabilities.UpstreamID, name string) (*Tool, bo
 	return t, ok
 }
 
+// WithheldAs gives the finding for which a name resolves to nothing: the thing that would have had it. It is for people who may see
+// the policy; nothing is ever called through it.
+func (s *Snapshot) WithheldAs(scope capabilities.UpstreamID, name string) (capabilities.Finding, bool) {
+	for _, f := range s.Ledger.Findings() {
+		if scope == "" && string(capabilities.Expose(f.Identity, s.Policy.Naming.MaxLength)) == name ||
+			scope != "" && f.Identity.Upstream == scope && f.Identity.Name == name {
+			return f, true
+		}
+	}
+	return capabilities.Finding{}, false
+}
+
 // ToolOf gives the tool of an identity, withheld or not.
 func (s *Snapshot) ToolOf(id capabilities.Identity) (*Tool, bool) {
 	t, ok := s.tools[id]

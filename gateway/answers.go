@@ -126,6 +126,11 @@ func (f *flow) hidden() bool {
 func (f *flow) unknownTool() *mcp.Error {
 	text := "unknown tool " + string(jsonrpc.AppendString(nil, clip(f.asked))) + ": it is not in your tools/list"
 	now := f.g.current.Load()
+	if placesShown(f.rq.Principal, f.rq.Surface) {
+		if finding, ok := now.WithheldAs(f.rq.Scope, f.asked); ok {
+			return mcp.InvalidParams(text + "; " + finding.String())
+		}
+	}
 	v := f.g.view(now, f.rq.Principal, f.rq.Scope, f.g.cfg.Clock().UnixMilli())
 	for i, name := range v.similar(f.rq.Scope, f.asked) {
 		if i == 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"aduana/access"
+	"aduana/consent"
 	"aduana/gateway"
 	"aduana/review"
 )
@@ -147,7 +148,7 @@ func decided(s review.Side) string {
 	case !s.Declared:
 		return "the tool was not mapped"
 	case s.Code == "":
-		return "nobody: the issuer is not declared"
+		return "nobody: the issuer vouches for no such principal"
 	case s.Code != access.Granted:
 		return fmt.Sprintf("denied (%s: %s) at %s", s.Code, gateway.Prose(s.Code), s.Place)
 	}
@@ -155,7 +156,11 @@ func decided(s review.Side) string {
 	if len(s.Ceilings) > 0 {
 		ceilings = strings.Join(s.Ceilings, ", ")
 	}
-	return fmt.Sprintf("permitted (account %s; %s; ask %s) at %s", s.Account, ceilings, askWord(s.Ask), s.Place)
+	asked := "nobody is asked"
+	if s.State == consent.Ask {
+		asked = "a person is asked"
+	}
+	return fmt.Sprintf("permitted (account %s; %s; ask %s: %s) at %s", s.Account, ceilings, askWord(s.Ask), asked, s.Place)
 }
 
 // askWord is the policy's word.
@@ -199,7 +204,8 @@ type sideJSON struct {
 	Outcome  *string  `json:"outcome"` // allow or deny
 	Code     *string  `json:"code"`
 	Account  *string  `json:"account"`
-	Ask      *string  `json:"ask"`
+	Ask      *string  `json:"ask"`   // the policy's word
+	Asked    *bool    `json:"asked"` // what it comes to: a person is asked
 	Ceilings []string `json:"ceilings"`
 	Value    *string  `json:"value"`
 	Place    *string  `json:"place"`
@@ -230,7 +236,8 @@ func sideOf(s review.Side, kind review.Kind) sideJSON {
 	outcome := "deny"
 	if s.Code == access.Granted {
 		outcome = "allow"
-		out.Ask = orNull(askWord(s.Ask))
+		asked := s.State == consent.Ask
+		out.Ask, out.Asked = orNull(askWord(s.Ask)), &asked
 	}
 	out.Outcome = &outcome
 	return out

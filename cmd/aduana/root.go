@@ -9,7 +9,7 @@ import (
 
 // newRoot lists the commands. They come in groups, because people look for what they want to do, not for letters.
 func newRoot(p *printer) *cobra.Command {
-	const questions, other = "questions", "other"
+	const running, questions, other = "running", "questions", "other"
 	root := &cobra.Command{
 		Use:   "aduana",
 		Short: "A gateway for MCP servers: one name, one tool, one decision",
@@ -29,6 +29,7 @@ func newRoot(p *printer) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddGroup(
+		&cobra.Group{ID: running, Title: "Running:"},
 		&cobra.Group{ID: questions, Title: "Questions before anything runs:"},
 		&cobra.Group{ID: other, Title: "Other:"},
 	)
@@ -38,6 +39,7 @@ func newRoot(p *printer) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	add(running, newServe(p), newDemo(p), newDemoUpstream(p))
 	add(questions, newValidate(p), newExplain(p), newWhoCan(p), newDiff(p), newTest(p), newNames(p))
 	add(other, newAudit(p), newSchema(p), newVersion(p))
 	root.SetHelpCommandGroupID(other)
