@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"log/slog"
 
 	"aduana/adapters/mcphttp"
 	"aduana/adapters/memory"
@@ -87,7 +87,9 @@ func (anyArguments) Validate(context.Context, capabilities.Digest, []byte, []byt
 
 type nobody struct{}
 
-func (nobody) Ask(context.Context, gateway.Question) (bool, error) { return false, gateway.ErrUnassigned }
+func (nobody) Ask(context.Context, gateway.Question) (bool, error) {
+	return false, gateway.ErrUnassigned
+}
 
 const policyText = `
 version: 1
@@ -242,7 +244,13 @@ func set(k, v string) func(*http.Request) { return func(r *http.Request) { r.Hea
 func add(k, v string) func(*http.Request) { return func(r *http.Request) { r.Header.Add(k, v) } }
 func del(k string) func(*http.Request)    { return func(r *http.Request) { r.Header.Del(k) } }
 func to(path string) func(*http.Request) {
-	return func(r *http.Request) { r.URL.Opaque = "//" + r.URL.Host + path }
+	return func(r *http.Request) {
+		u, err := url.Parse("http://" + r.URL.Host + path)
+		if err != nil {
+			panic(err)
+		}
+		r.URL = u
+	}
 }
 
 // answer is a whole response.

@@ -313,10 +313,12 @@ var errTooLong = errors.New("the body is too long")
 
 // read takes the whole body into the exchange, never more than the limit.
 func (x *exchange) read(w http.ResponseWriter, r *http.Request) error {
-	err := x.fill(r)
+	if err := x.fill(r); err != nil {
+		return err // the deadline stays, so that net/http does not wait for the rest for ever
+	}
 	// From here on net/http watches the connection for the client's leaving: the deadline of Run must not end that watch.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return err
+	return nil
 }
 
 func (x *exchange) fill(r *http.Request) error {

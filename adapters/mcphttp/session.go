@@ -623,7 +623,11 @@ func (s *session) receiveStream(ctx context.Context, resp *http.Response, w want
 			continue // servers begin resumable streams with an event that has an id only
 		}
 		if a, ok := s.scan(data, w); !ok {
-			return a
+			if id, ours := mcp.OwnID(w.m); ours && id == w.id {
+				return a
+			}
+			s.u.foreign.Add(1) // noise between messages; the reply may still come
+			continue
 		}
 		if s.isReply(w) {
 			// The reply stays where it is: nothing reads into the event's memory any more.
