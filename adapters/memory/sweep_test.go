@@ -57,8 +57,8 @@ func TestStorageFollowsTheLiveCalls(t *testing.T) {
 	if len(c.live()) != maxExact || cap(c.calls) > 4*maxExact || len(c.old) != 1 {
 		t.Errorf("%d exact calls in storage for %d, %d buckets; want 10000, at most 40000, 1", len(c.live()), cap(c.calls), len(c.old))
 	}
-	for i := range int64(10) {
-		if err := reserve(t, u, 5000+i, numbered(1), 40_000); err != nil {
+	for i := range int64(10) { // the first of them while the others live, so that the counter does not die
+		if err := reserve(t, u, 995+i*2, numbered(1), 40_000); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,5 +83,17 @@ func TestTooManyCountersRefuse(t *testing.T) {
 	}
 	if err := reserve(t, u, 1000, numbered(7), 9); err != nil {
 		t.Errorf("after two of the others died: %v", err)
+	}
+}
+
+// TestStorageOfABusyCounter: a counter need not be swept to keep its storage.
+func TestStorageOfABusyCounter(t *testing.T) {
+	c := &counter{window: 10}
+	for i := range int64(100_000) {
+		c.expire(i)
+		c.push(call{at: i, id: uint64(i + 1)})
+	}
+	if n := len(c.live()); n != 10 || cap(c.calls) > 64 {
+		t.Errorf("storage for %d calls, %d live; want at most 64, and 10", cap(c.calls), n)
 	}
 }

@@ -282,6 +282,44 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// TestFreesAtIsTrue asks a counter with buckets, at instants of the future, under lower ceilings: at the instant that is named there
+// is room, and for whole buckets just before it there is none.
+func TestFreesAtIsTrue(t *testing.T) {
+	const window = 30_000
+	u := memory.New()
+	start := int64(1_700_000_000_000)
+	for i := range int64(15_000) {
+		if _, lost, err := u.Reserve(context.Background(), start+i, []gateway.Demand{{Key: access.Key{1}, Calls: 15_000, Window: window}}); err != nil || lost {
+			t.Fatal(lost, err)
+		}
+	}
+	for at := start + 15_000; at < start+15_000+window; at += 777 {
+		for _, calls := range []int64{1, 100, 9_000, 9_999, 10_000, 10_001, 14_000, 15_000} {
+			d := []gateway.Demand{{Key: access.Key{1}, Calls: calls, Window: window}}
+			used := func(at int64) access.Count {
+				counts, err := u.Facts(context.Background(), at, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return counts[0]
+			}
+			now := used(at)
+			if now.Used < calls {
+				if now.FreesAt > at {
+					t.Errorf("at +%d, ceiling %d: %d used, and free at +%d only", at-start, calls, now.Used, now.FreesAt-start)
+				}
+				continue
+			}
+			if n := used(now.FreesAt).Used; n >= calls {
+				t.Errorf("at +%d, ceiling %d: free at +%d, but then %d are used", at-start, calls, now.FreesAt-start, n)
+			}
+			if n := used(now.FreesAt - 1 - window/1024).Used; n < calls {
+				t.Errorf("at +%d, ceiling %d: free at +%d, but before that only %d are used", at-start, calls, now.FreesAt-start, n)
+			}
+		}
+	}
+}
+
 func TestGiveBackInALargeCounter(t *testing.T) {
 	u := memory.New()
 	d := []gateway.Demand{{Key: access.Key{1}, Calls: 12_000, Window: 60_000}}
