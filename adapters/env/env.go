@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"aduana/accounts"
 	"aduana/gateway"
@@ -30,6 +31,10 @@ type Credentials struct {
 	// key makes generations: a plain hash of a weak secret could be searched for, and generations stand in keys of caches and
 	// may end in a debugger or a dump.
 	key [32]byte
+
+	// seen keeps what a reference last gave: the variable is read each time, but hashed only when it is another one. It holds one
+	// entry per reference that a policy names.
+	seen sync.Map // accounts.Reference → gateway.Material
 }
 
 var _ gateway.Credentials = (*Credentials)(nil)
@@ -58,9 +63,14 @@ func (c *Credentials) Resolve(ctx context.Context, ref accounts.Reference) (gate
 	if value == "" {
 		return gateway.Material{}, fmt.Errorf("secret %q: the environment variable is not set or is empty; set it before starting", ref)
 	}
+	if m, ok := c.seen.Load(ref); ok && m.(gateway.Material).Secret.Reveal() == value {
+		return m.(gateway.Material), nil
+	}
 	mac := hmac.New(sha256.New, c.key[:])
 	mac.Write([]byte(value))
-	return gateway.Material{Secret: gateway.NewSecret(value), Generation: hex.EncodeToString(mac.Sum(nil)[:8])}, nil
+	m := gateway.Material{Secret: gateway.NewSecret(value), Generation: hex.EncodeToString(mac.Sum(nil)[:8])}
+	c.seen.Store(ref, m)
+	return m, nil
 }
 
 func variable(s string) bool {

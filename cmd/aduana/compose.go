@@ -148,6 +148,9 @@ func (k *keys) declare(p *policy.Policy) {
 	k.current.Store(statickey.New(issuers, k.credentials))
 }
 
+// check tells of keys that will authenticate nobody: missing, too short, or two alike.
+func (k *keys) check(ctx context.Context) error { return k.current.Load().Check(ctx) }
+
 // usable reports whether an issuer can authenticate anybody here.
 func usable(i policy.Issuer) bool {
 	return i.Kind == policy.IssuerStaticKey && i.Subject != "" && i.SecretRef != ""

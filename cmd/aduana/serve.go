@@ -179,6 +179,11 @@ func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, 
 		}
 		defer listener.Close()
 	}
+	if err := h.keys.check(ctx); err != nil {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			p.note("%s", line)
+		}
+	}
 	h.gateway.Note(ctx, gateway.Started, "policy "+h.gateway.Snapshot().Version)
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -179,7 +179,7 @@ func httpTransport(addr string) map[string]any {
 	return map[string]any{"kind": "mcp-http", "url": "http://" + addr + "/mcp"}
 }
 
-func principalKey(i int) string { return fmt.Sprintf("bench-key-%02d", i) }
+func principalKey(i int) string { return fmt.Sprintf("bench-key-of-principal-%02d", i) }
 
 // startAduana writes a policy and a catalogue and serves them, audit on.
 func (b *bench) startAduana(ctx context.Context, name string, transport map[string]any, tools, principals int) (*target, error) {
