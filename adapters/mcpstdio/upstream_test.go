@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	upstream.MainIfChild()
-	victimIfAsked()
+	playIfAsked()
 	os.Exit(m.Run())
 }
 
@@ -85,6 +85,16 @@ func (h *house) shell(script string) gateway.Target {
 		h.t.Skip("no /bin/sh here")
 	}
 	return h.command("/bin/sh", "-c", script)
+}
+
+// ruffian is an upstream that runs this test as a hostile server.
+func (h *house) ruffian(args ...string) gateway.Target {
+	h.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.command(self, append([]string{hostileRole}, args...)...)
 }
 
 // open opens a session, which must work.
@@ -233,4 +243,3 @@ func TestEras(t *testing.T) {
 		})
 	}
 }
-
