@@ -108,51 +108,58 @@ func objectSchema(raw []byte) string {
 	if !ok || string(raw[typ.Value.Start:typ.Value.End]) != `"object"` {
 		return `has not "type": "object"`
 	}
-	return danglingReference(raw, raw, "", 0)
+	if at, ref, dangling := danglingReference(raw, raw, 0); dangling {
+		return fmt.Sprintf("refers at %s to %.80q, which is not there", at, ref)
+	}
+	return ""
 }
 
-// danglingReference looks for a "$ref" into the schema itself that addresses nothing. It follows no reference anywhere.
-func danglingReference(root, raw []byte, at string, depth int) string {
+// danglingReference looks for a "$ref" into the schema itself that addresses nothing, and gives its pointer and text. It follows
+// no reference anywhere. What is nested beyond maxSchemaDepth cannot come here: the scan refused it.
+func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bool) {
 	if depth > maxSchemaDepth {
-		return "is nested too deeply"
+		return "", "", false
 	}
 	switch kind(raw) {
 	case '{':
 		members, err := jsonrpc.ObjectMembers(nil, raw)
 		if err != nil {
-			return "is not JSON"
+			return "", "", false
 		}
 		for _, m := range members {
 			value := raw[m.Value.Start:m.Value.End]
-			here := at + "/" + escapePointer(m.Key)
-			if m.Key == "$ref" && m.Kind == jsonrpc.String {
-				ref, err := jsonrpc.DecodeString(value)
-				if err == nil && (ref == "#" || !strings.HasPrefix(ref, "#/") || resolves(root, ref[1:])) {
-					continue
-				}
-				return fmt.Sprintf("refers at %s to %.80q, which is not there", here, ref)
-			}
-			// What stands in enum, const, default and examples is data, not schema.
 			switch m.Key {
-			case "enum", "const", "default", "examples":
+			case "enum", "const", "default", "examples": // data, not schema
+				continue
+			case "$ref":
+				if m.Kind != jsonrpc.String {
+					break
+				}
+				ref, err := jsonrpc.DecodeString(value)
+				if err != nil || strings.HasPrefix(ref, "#/") && !resolves(root, ref[1:]) {
+					return "/$ref", ref, true
+				}
 				continue
 			}
-			if problem := danglingReference(root, value, here, depth+1); problem != "" {
-				return problem
+			if m.Kind != jsonrpc.Object && m.Kind != jsonrpc.Array {
+				continue
+			}
+			if at, ref, dangling := danglingReference(root, value, depth+1); dangling {
+				return "/" + escapePointer(m.Key) + at, ref, true
 			}
 		}
 	case '[':
 		elements, err := jsonrpc.ArrayElements(nil, raw)
 		if err != nil {
-			return "is not JSON"
+			return "", "", false
 		}
 		for i, e := range elements {
-			if problem := danglingReference(root, raw[e.Start:e.End], fmt.Sprintf("%s/%d", at, i), depth+1); problem != "" {
-				return problem
+			if at, ref, dangling := danglingReference(root, raw[e.Start:e.End], depth+1); dangling {
+				return fmt.Sprintf("/%d%s", i, at), ref, true
 			}
 		}
 	}
-	return ""
+	return "", "", false
 }
 
 func resolves(raw []byte, pointer string) bool {

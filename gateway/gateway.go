@@ -32,7 +32,7 @@ type Config struct {
 
 	Product      mcp.Implementation
 	ArgumentKey  []byte // of the argument digests in records
-	PageSize     int    // tools in one page of a list; 0 = 1,000
+	PageSize     int    // tools in one page of a list; 0 = 10,000
 	MaxAnswer    int    // bytes of one answer of an upstream; 0 = 32 MiB
 	CallTimeout  time.Duration
 	ListTTL      time.Duration // what a modern client may keep a list
@@ -70,7 +70,8 @@ type standing struct {
 // New builds a gateway that stands on a first snapshot.
 func New(cfg Config, in assembly.Input) *Gateway {
 	if cfg.PageSize <= 0 {
-		cfg.PageSize = 1000
+		// Few clients have so many, and some stop after one page: what they do not fetch does not exist for them.
+		cfg.PageSize = 10_000
 	}
 	if cfg.MaxAnswer <= 0 {
 		cfg.MaxAnswer = 32 << 20

@@ -94,8 +94,13 @@ func setDigest(hash string, scope capabilities.UpstreamID, tools []*assembly.Too
 func render(digest [sha256.Size]byte, scope capabilities.UpstreamID, tools []*assembly.Tool, size int) *rendered {
 	r := &rendered{digest: digest, tools: tools, names: make(map[string]bool, len(tools))}
 	for start := 0; start == 0 || start < len(tools); start += size {
-		page := []byte(`"tools":[`)
-		for i, t := range tools[start:min(start+size, len(tools))] {
+		part := tools[start:min(start+size, len(tools))]
+		room := len(`"tools":[]`) + len(part)
+		for _, t := range part {
+			room += len(t.Listed(scope))
+		}
+		page := append(make([]byte, 0, room), `"tools":[`...)
+		for i, t := range part {
 			if i > 0 {
 				page = append(page, ',')
 			}

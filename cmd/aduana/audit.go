@@ -95,7 +95,7 @@ func newAuditVerify(p *printer) *cobra.Command {
 
 func (p *printer) proof(file string, r auditfile.Report) {
 	p.field("file", "%s", file)
-	p.field("intact", "%d records", r.Records)
+	p.field("proved", "%d records", r.Records)
 	if r.Records > 0 {
 		p.field("from", "%s", timestamp(r.First))
 		p.field("to", "%s", timestamp(r.Last))

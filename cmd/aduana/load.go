@@ -60,7 +60,11 @@ func (p *printer) sound(path, lock string) (*declared, error) {
 	}
 	if d.snapshot == nil {
 		p.note("%s has errors, so nothing can be asked of it", path)
-		diagnostics(p.note, path, d.result)
+		diagnostics(func(format string, args ...any) {
+			if format != "" { // on stderr, every line says something
+				p.note(format, args...)
+			}
+		}, path, d.result)
 		return nil, findings()
 	}
 	return d, nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -117,6 +118,7 @@ func (s *serving) run(ctx context.Context, p *printer, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // reading a large policy and lock leaves many times their size behind
 	err = s.serve(ctx, p, h, d, stdin)
 	if closing := h.close(); err == nil && closing != nil {
 		err = cannot(fmt.Errorf("stop: %w", closing), "")
@@ -305,6 +307,7 @@ func (s *serving) reload(ctx context.Context, p *printer, h *house) {
 	}
 	after := h.declare(d.input.Policy, d.input.Document, d.input.Version, d.input.Lock)
 	changes := review.Diff(before, after, nil)
+	debug.FreeOSMemory()
 	counts := map[review.Kind]int{}
 	for _, c := range changes {
 		counts[c.Kind]++

@@ -139,16 +139,16 @@ func (e expectation) check(s *assembly.Snapshot, now int64) resultJSON {
 	a, err := review.Explain(s, q)
 	switch {
 	case err != nil:
-		differ("expect", e.expect, err.Error())
+		differ("code", e.expect, err.Error())
 	case a.Problem != principals.NoProblem:
-		differ("expect", e.expect, unauthenticated+" ("+string(a.Problem)+")")
+		differ("code", e.expect, unauthenticated+" ("+string(a.Problem)+")")
 		if e.expect == unauthenticated {
 			r.Differences = r.Differences[:0]
 		}
 	default:
 		reason := a.Decision.Reason()
 		r.Decision, r.Pointer = orNull(a.Place), &reason.Pointer
-		differ("expect", e.expect, string(reason.Code))
+		differ("code", e.expect, string(reason.Code))
 		if e.account != nil {
 			differ("account", *e.account, string(a.Account))
 		}
