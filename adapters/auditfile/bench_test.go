@@ -3,7 +3,9 @@
 package auditfile_test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -60,4 +62,29 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		})
 	})
+}
+
+func BenchmarkVerify(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "audit")
+	f, err := auditfile.Open(path, time.Now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 10_000 {
+		r := typical(gateway.EventNote)
+		if err := f.Note(context.Background(), &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	f.Close()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := auditfile.Verify(bytes.NewReader(text)); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
