@@ -70,30 +70,59 @@ func (s *Source) Load(ctx context.Context) (gateway.Source, error) {
 func (s *Source) Watch(ctx context.Context, changed func()) {
 	ticker := time.NewTicker(s.interval)
 	defer ticker.Stop()
-	_, last, _ := s.read()
+	var l look
+	state := l.at(s)
 	s.mu.Lock()
 	if s.seen == "" { // never loaded: what stands there now is not news
-		s.seen = last
+		s.seen = state
 	}
 	s.mu.Unlock()
+	last := state
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		_, now, _ := s.read()
-		s.mu.Lock()
-		news := now != s.seen && now == last
-		if news {
-			s.seen = now
-		}
-		s.mu.Unlock()
-		last = now
-		if news && ctx.Err() == nil {
+		state = l.at(s)
+		if s.news(last, state) && ctx.Err() == nil {
 			changed()
 		}
+		last = state
 	}
+}
+
+// look is one look at the file after another. Content is what counts, but a file that was old already at the last look and has the
+// same time, size and inode is not read again: a large policy would otherwise be read twice a second for ever.
+type look struct {
+	info  fs.FileInfo
+	when  time.Time
+	state string
+}
+
+// settled is how old a change must be for its time to be trusted: clocks of file systems are coarse, and two writes can share a tick.
+const settled = 3 * time.Second
+
+func (l *look) at(s *Source) string {
+	info, err := os.Stat(s.path)
+	if err == nil && l.info != nil && os.SameFile(info, l.info) && info.Size() == l.info.Size() &&
+		info.ModTime().Equal(l.info.ModTime()) && l.when.Sub(info.ModTime()) > settled {
+		return l.state
+	}
+	l.info, l.when = info, time.Now()
+	_, l.state, _ = s.read()
+	return l.state
+}
+
+// news reports whether somebody must be told, after a look that found state where the look before found last.
+func (s *Source) news(last, state string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == s.seen || state != last {
+		return false
+	}
+	s.seen = state
+	return true
 }
 
 // read gives the text and the file's state: the text's digest in hex, or what prevents reading it.
