@@ -79,6 +79,7 @@ func TestRawRequestTargets(t *testing.T) {
 }
 
 func TestX21HostsAndOrigins(t *testing.T) {
+	t.Parallel()
 	h, _ := fakeHouse(t, mcphttp.Options{Hosts: []string{"gw.example", "exact.example:8443"}, Origins: []string{"https://app.example"}})
 	c := client(t)
 	_, port, _ := net.SplitHostPort(h.addr)
@@ -270,6 +271,7 @@ func TestAccept(t *testing.T) {
 }
 
 func TestC10RequestBodies(t *testing.T) {
+	t.Parallel()
 	const limit = 4096
 	h, up := fakeHouse(t, mcphttp.Options{MaxBody: limit})
 	c := client(t)
@@ -315,6 +317,7 @@ func TestC10RequestBodies(t *testing.T) {
 }
 
 func TestSlowBodyEnds(t *testing.T) {
+	t.Parallel()
 	h, _ := fakeHouse(t, mcphttp.Options{BodyTimeout: 200 * time.Millisecond})
 	for name, sent := range map[string]string{
 		"body":    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + anaKey + "\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
@@ -776,6 +779,7 @@ func TestX11ProgressEndToEnd(t *testing.T) {
 
 // TestDisconnect: a client that goes away cancels in the modern era and does not in the legacy one.
 func TestDisconnect(t *testing.T) {
+	t.Parallel()
 	up, url := serve(t, upstream.Config{Eras: upstream.ModernOnly, Tools: []upstream.Tool{builtin(t, "hang"), builtin(t, "late")}})
 	h := newHouse(t, newUpstream(t, mcphttp.UpstreamOptions{}), input(t, url, "hang", "late"), mcphttp.Options{})
 	c := client(t)
@@ -841,6 +845,7 @@ func TestDisconnect(t *testing.T) {
 
 // TestC16SlowStreams: only a single write has a deadline, never a whole response.
 func TestC16SlowStreams(t *testing.T) {
+	t.Parallel()
 	_, url := serve(t, upstream.Config{Eras: upstream.ModernOnly, Tools: []upstream.Tool{builtin(t, "progress")}})
 	h := newHouse(t, newUpstream(t, mcphttp.UpstreamOptions{}), input(t, url, "progress"), mcphttp.Options{WriteTimeout: 150 * time.Millisecond, BodyTimeout: 200 * time.Millisecond})
 	c := client(t)
@@ -857,6 +862,7 @@ func TestC16SlowStreams(t *testing.T) {
 }
 
 func TestC16ClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	h, up := fakeHouse(t, mcphttp.Options{WriteTimeout: 100 * time.Millisecond})
 	big := []byte(`{"content":[{"type":"text","text":"` + strings.Repeat("a", 1<<20) + `"}]}`)
 	up.Handler = func(context.Context, gateway.Target, *gateway.UpstreamCall) ([]byte, gateway.Answer) {
@@ -888,6 +894,7 @@ func TestC16ClientThatDoesNotRead(t *testing.T) {
 }
 
 func TestRunStops(t *testing.T) {
+	t.Parallel()
 	h, up := fakeHouse(t, mcphttp.Options{})
 	started := make(chan struct{})
 	up.Handler = func(context.Context, gateway.Target, *gateway.UpstreamCall) ([]byte, gateway.Answer) {

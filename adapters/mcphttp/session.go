@@ -370,6 +370,9 @@ func (s *session) Tools(ctx context.Context) ([]mcp.ListedTool, error) {
 
 // Call sends one tools/call, once.
 func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Answer {
+	if s.ctx.Err() != nil {
+		return gateway.Answer{Sent: gateway.NotSent, Failure: s.failure(gateway.FailedCancelled, "the session was closed")}
+	}
 	id := s.ids.Add(1)
 	spec := mcp.CallSpec{Era: s.era, ID: id, Name: c.Name, Client: s.u.o.Client}
 	w := wanted{id: id, m: c.Response, max: c.MaxBytes}
