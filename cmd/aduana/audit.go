@@ -16,7 +16,7 @@ func newAudit(p *printer) *cobra.Command {
 		Short: "Prove an audit file",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("aduana audit needs a command: verify")
+				return usage("audit needs a command: verify")
 			}
 			return usage("unknown command %q for %q", args[0], cmd.CommandPath())
 		},

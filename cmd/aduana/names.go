@@ -20,10 +20,10 @@ func newNames(p *printer) *cobra.Command {
 		Example: "  aduana names policy.yaml --lock aduana.lock.yaml\n" +
 			"  aduana names policy.yaml crm-principal__get_contact",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 2 {
-				return nil
+			if len(args) < 2 {
+				return operands("POLICY")(cmd, args)
 			}
-			return operands("POLICY")(cmd, args)
+			return operands("POLICY", "MATCH")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := p.sound(args[0], lock)

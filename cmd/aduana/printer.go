@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -120,7 +121,7 @@ func (p *printer) json(v any) error {
 
 // visible escapes what would not be seen, or would move the cursor, or turn text around.
 func visible(s string) string {
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError } // bytes that are no text, too
 	if !strings.ContainsFunc(s, hidden) {
 		return s
 	}

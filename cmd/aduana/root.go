@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,11 +64,12 @@ func newHelp() *cobra.Command {
 // operands demands named arguments, so that a complaint says which one is missing.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		command := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		switch {
 		case len(args) < len(names):
-			return errors.New(cmd.CommandPath() + " needs " + strings.Join(names[len(args):], " and "))
+			return usage("%s needs %s", command, strings.Join(names[len(args):], " and "))
 		case len(args) > len(names):
-			return errors.New(cmd.CommandPath() + " takes no " + `"` + args[len(names)] + `"`)
+			return usage("%s takes no %q", command, args[len(names)])
 		}
 		return nil
 	}
