@@ -32,8 +32,11 @@ type Listed struct {
 	Accepted bool
 }
 
-// Finding names a withheld identity, why, and every identity that it would be confused with (sorted; empty when the name
-// itself is at fault). Detail is for people.
+// maxPeers bounds the peers of one finding: an upstream that lists a name in 100,000 spellings must not make each name them all.
+const maxPeers = 16
+
+// Finding names a withheld identity, why, and the identities that it would be confused with (sorted, the first 16 of them;
+// empty when the name itself is at fault). Detail is for people.
 type Finding struct {
 	Identity Identity
 	Reason   Withheld
@@ -147,6 +150,9 @@ func newLedger(things []Listed, expose func(Identity) ExposedName, o LedgerOptio
 func rivals(t Listed, group []Listed) []Identity {
 	var peers []Identity
 	for _, o := range group {
+		if len(peers) == maxPeers {
+			break
+		}
 		if o.Identity != t.Identity && (o.Accepted || !t.Accepted) {
 			peers = append(peers, o.Identity)
 		}

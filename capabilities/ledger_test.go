@@ -392,6 +392,34 @@ func TestNameProblems(t *testing.T) {
 	})
 }
 
+// TestManySpellings: what a hostile upstream lists costs memory in proportion to the list, not to its square.
+func TestManySpellings(t *testing.T) {
+	var things []capabilities.Listed
+	for i := range 1 << 13 {
+		name := []byte("transferfunds_now")
+		for bit := range 13 {
+			if i>>bit&1 == 1 {
+				name[bit] -= 'a' - 'A'
+			}
+		}
+		things = append(things, capabilities.Listed{Identity: tool("s", string(name)), Accepted: i == 0})
+	}
+	l := capabilities.NewLedger(things, capabilities.LedgerOptions{})
+	if name, ok := l.Exposed(tool("s", "transferfunds_now")); !ok || name != "s__transferfunds_now" {
+		t.Errorf("the accepted one became %q, %v", name, ok)
+	}
+	peers := 0
+	for _, f := range l.Findings() {
+		if len(f.Peers) == 0 || len(f.Peers) > 16 {
+			t.Fatalf("%s has %d peers", f.Identity, len(f.Peers))
+		}
+		peers += len(f.Peers)
+	}
+	if most := len(things) * 16; peers > most {
+		t.Errorf("%d peers are kept, more than %d", peers, most)
+	}
+}
+
 func TestZeroLedgerKnowsNothing(t *testing.T) {
 	for _, l := range []*capabilities.Ledger{nil, {}, capabilities.NewLedger(nil, capabilities.LedgerOptions{})} {
 		if _, ok := l.Resolve(capabilities.Tool, ""); ok {
