@@ -116,7 +116,8 @@ type Gateway struct {
 
 var listening = regexp.MustCompile(`listening on (http://\S+/mcp)`)
 
-// Start runs "BINARY serve ARGS… --listen 127.0.0.1:0" and waits until it says that it listens. With the test it ends.
+// Start runs "BINARY serve ARGS… --listen 127.0.0.1:0", with the policy as first of ARGS, in the policy's folder, and waits until it
+// says that it listens. With the test it ends.
 func Start(t testing.TB, binary string, env []string, args ...string) *Gateway {
 	t.Helper()
 	g, err := Launch(t, binary, env, args...)
@@ -132,6 +133,7 @@ func Launch(t testing.TB, binary string, env []string, args ...string) (*Gateway
 	g := &Gateway{done: make(chan struct{})}
 	g.cmd = exec.Command(binary, append(append([]string{"serve"}, args...), "--listen", "127.0.0.1:0")...)
 	g.cmd.Env, g.cmd.Stdout, g.cmd.Stderr = env, &g.Stdout, &g.Stderr
+	g.cmd.Dir = filepath.Dir(args[0])
 	// A child that outlives a killed gateway holds these pipes; the wait for them must end all the same.
 	g.cmd.WaitDelay = 2 * time.Second
 	ownGroup(g.cmd)
@@ -212,12 +214,13 @@ type StdioClient struct {
 	done  chan struct{}
 }
 
-// StartStdio runs "BINARY serve ARGS… --stdio". With the test it ends.
+// StartStdio runs "BINARY serve ARGS… --stdio", with the policy as first of ARGS, in the policy's folder. With the test it ends.
 func StartStdio(t testing.TB, binary string, env []string, args ...string) *StdioClient {
 	t.Helper()
 	c := &StdioClient{lines: make(chan []byte, 64), done: make(chan struct{})}
 	c.cmd = exec.Command(binary, append(append([]string{"serve"}, args...), "--stdio")...)
 	c.cmd.Env, c.cmd.Stderr = env, &c.Stderr
+	c.cmd.Dir = filepath.Dir(args[0])
 	c.cmd.WaitDelay = 2 * time.Second
 	ownGroup(c.cmd)
 	in, err := c.cmd.StdinPipe()
