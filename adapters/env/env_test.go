@@ -15,6 +15,9 @@ const variable = "ADUANA_TEST_SECRET_7"
 func TestContract(t *testing.T) {
 	t.Setenv(variable, "s3cret-of-the-test")
 	t.Setenv("ADUANA_TEST_EMPTY", "")
+	for _, name := range []string{"7UP", "A-B", "Ñ"} { // set, and still no names of variables
+		t.Setenv(name, "x")
+	}
 	gatewaytest.RunCredentials(t, gatewaytest.CredentialsCase{
 		Credentials: env.New(),
 		Ref:         "env://" + variable,

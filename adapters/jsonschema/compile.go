@@ -20,10 +20,13 @@ import (
 const (
 	maxSchemaBytes = 512 << 10
 	maxSchemaDepth = 128
-	maxSubschemas  = 8192 // the library compares each with all others
-	maxChain       = 128  // of schemas that apply to the same value: $ref to $ref to …
+	maxSubschemas  = 4096      // the library compares each with all others …
+	maxPointers    = 512 << 10 // … by their pointers: bytes of all of them
+	maxIDs         = 64        // the library looks through all of them for each schema
+	maxChain       = 128       // of schemas that apply to the same value: $ref to $ref to …
 	maxLength      = 1 << 53
 	maxDivisor     = 64    // digits of multipleOf
+	maxScale       = 1000  // digits before or after the point of a bound: the library writes them out
 	maxPattern     = 10000 // steps of one pattern when repetitions are written out
 	maxPatterns    = 100000
 )
@@ -162,7 +165,7 @@ func compile(text []byte) (r *rules, err error) {
 		return nil, unusable("%v", err)
 	}
 	c := compiler{done: map[*lib.Schema]*rules{}}
-	if err := c.prepare(document, latest(document), false); err != nil {
+	if err := c.prepare(document, latest(document), false, 0); err != nil {
 		return nil, err
 	}
 	l := lib.NewCompiler()
@@ -204,6 +207,8 @@ func latest(document any) bool {
 type compiler struct {
 	done      map[*lib.Schema]*rules
 	order     []*rules
+	pointers  int // bytes of the pointers of all parts
+	ids       int
 	parts     int  // objects, true and false in the text: at least as many as schemas
 	sizes     int  // of patterns
 	dynamic   bool // there is a $dynamicRef or $recursiveRef
@@ -211,25 +216,34 @@ type compiler struct {
 	err       error
 }
 
-// lengths are the keywords whose values the library reads as int without looking whether they fit one.
-var lengths = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
-
 // prepare bounds a document and repairs in place what is common, has only one meaning, and would make the whole schema unusable:
 // required: null, as some serialisers write an empty list, and before 2020-12 items: [...], which 2020-12 calls prefixItems.
-func (c *compiler) prepare(v any, latest, data bool) error {
+func (c *compiler) prepare(v any, latest, data bool, pointer int) error {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			if err := c.prepare(e, latest, data); err != nil {
+			if err := c.prepare(e, latest, data, pointer+5); err != nil { // a slash and a few digits
 				return err
 			}
 		}
 	case bool:
 		c.parts++
+		c.pointers += pointer
 	case map[string]any:
 		// Counted in data too: a property may be called "default", and then what is in it is schema.
 		if c.parts++; c.parts > maxSubschemas {
 			return unusable("it has more than %d parts", maxSubschemas)
+		}
+		if c.pointers += pointer; c.pointers > maxPointers {
+			return unusable("its parts are many, and nested deeply under long names")
+		}
+		for _, keyword := range []string{"$id", "id"} {
+			if _, ok := v[keyword].(string); ok {
+				c.ids++
+			}
+		}
+		if c.ids > maxIDs {
+			return unusable("more than %d parts have an $id", maxIDs)
 		}
 		if err := readable(v); err != nil {
 			return err
@@ -239,7 +253,7 @@ func (c *compiler) prepare(v any, latest, data bool) error {
 		}
 		for key, e := range v {
 			data := data || key == "enum" || key == "const" || key == "default" || key == "examples"
-			if err := c.prepare(e, latest, data); err != nil {
+			if err := c.prepare(e, latest, data, pointer+1+len(key)); err != nil {
 				return err
 			}
 		}
@@ -249,13 +263,23 @@ func (c *compiler) prepare(v any, latest, data bool) error {
 
 // readable refuses numbers that the library would silently read as others, or with much work.
 func readable(v map[string]any) error {
-	for _, keyword := range lengths {
-		if n, ok := v[keyword].(json.Number); ok && parseDecimal([]byte(n)).compare(parseDecimal(fmt.Append(nil, maxLength))) > 0 {
-			return unusable("%s is beyond 2^53", keyword)
+	for i, keyword := range [...]string{
+		"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains", // lengths
+		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+	} {
+		n, ok := v[keyword].(json.Number)
+		if !ok {
+			continue
 		}
-	}
-	if n, ok := v["multipleOf"].(json.Number); ok && len(parseDecimal([]byte(n)).digits) > maxDivisor {
-		return unusable("multipleOf has more than %d digits", maxDivisor)
+		d := parseDecimal([]byte(n))
+		switch {
+		case max(d.exp, len(d.digits)-d.exp) > maxScale:
+			return unusable("%s has more than %d digits on one side of its point", keyword, maxScale)
+		case i < 8 && d.compare(parseDecimal(fmt.Append(nil, maxLength))) > 0:
+			return unusable("%s is beyond 2^53", keyword)
+		case keyword == "multipleOf" && len(d.digits) > maxDivisor:
+			return unusable("multipleOf has more than %d digits", maxDivisor)
+		}
 	}
 	return nil
 }

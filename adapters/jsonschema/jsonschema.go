@@ -36,6 +36,7 @@ type Schemas struct {
 	mu      sync.RWMutex
 	entries map[capabilities.Digest]*entry
 	bytes   int
+	trees   sync.Pool // of *tree: a judgement should not leave garbage for each call
 }
 
 var _ gateway.Schemas = (*Schemas)(nil)
@@ -65,7 +66,15 @@ func (s *Schemas) Validate(ctx context.Context, digest capabilities.Digest, sche
 	if _, err := jsonrpc.ScanValue(arguments, jsonrpc.Limits{Bytes: math.MaxInt}); err != nil {
 		return &gateway.Violation{Detail: "not one unambiguous JSON value"} // the reason would quote it
 	}
-	return judge(ctx, e.rules, arguments)
+	t, ok := s.trees.Get().(*tree)
+	if !ok {
+		t = new(tree)
+	}
+	err := judge(ctx, e.rules, t, arguments)
+	if t.raw = nil; cap(t.nodes) <= 4096 { // one large call must not hold its memory for ever
+		s.trees.Put(t)
+	}
+	return err
 }
 
 func (s *Schemas) entry(digest capabilities.Digest, size int) *entry {

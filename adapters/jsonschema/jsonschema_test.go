@@ -112,6 +112,9 @@ func TestAnswers(t *testing.T) {
 		{obj(`"properties":{"n":{"exclusiveMinimum":0.1}}`), `{"n":0.1000000000000000000000000000000000001}`, `fits`},
 		{obj(`"properties":{"n":{"exclusiveMinimum":0.1}}`), `{"n":1e-1}`, `/n: "exclusiveMinimum": the number is too small`},
 		{obj(`"properties":{"n":{"minimum":-2}}`), `{"n":-2.0000000000000000000000001}`, `/n: "minimum": the number is too small`},
+		{obj(`"properties":{"n":{"minimum":-20}}`), `{"n":-100}`, `/n: "minimum": the number is too small`},
+		{obj(`"properties":{"n":{"maximum":-20}}`), `{"n":-3}`, `/n: "maximum": the number is too large`},
+		{obj(`"properties":{"n":{"minimum":20}}`), `{"n":3}`, `/n: "minimum": the number is too small`},
 		{obj(`"properties":{"n":{"multipleOf":0.01}}`), `{"n":4.35}`, `fits`},
 		{obj(`"properties":{"n":{"multipleOf":0.01}}`), `{"n":4.355}`, `/n: "multipleOf": the number is no multiple`},
 		{obj(`"properties":{"n":{"multipleOf":7}}`), `{"n":1e9999}`, `/n: "multipleOf": the number is no multiple`},
@@ -157,17 +160,22 @@ func TestAnswers(t *testing.T) {
 
 func TestUnusableSchemas(t *testing.T) {
 	for name, c := range map[string]struct{ schema, want string }{
-		"itself":           {`{"type":"object","$ref":"#"}`, "leads back to itself"},
-		"in a circle":      {`{"type":"object","properties":{"x":{"$ref":"#/$defs/A"}},"$defs":{"A":{"$ref":"#/$defs/B"},"B":{"anyOf":[{"$ref":"#/$defs/A"}]}}}`, "leads back to itself"},
-		"circle in not":    {`{"type":"object","not":{"not":{"$ref":"#"}}}`, "leads back to itself"},
-		"unknown draft":    {`{"$schema":"https://json-schema.org/draft/2099/schema","type":"object"}`, "schema cannot be used"},
-		"remote":           {`{"type":"object","properties":{"a":{"$ref":"https://example.com/x"}}}`, "may refer to nothing outside itself"},
-		"file":             {`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "may refer to nothing outside itself"},
-		"relative":         {`{"type":"object","properties":{"a":{"$ref":"other.json"}}}`, "may refer to nothing outside itself"},
-		"metaschema away":  {`{"$schema":"file:///etc/passwd","type":"object"}`, "may refer to nothing outside itself"},
-		"deep":             {strings.Repeat(`{"not":`, 10000) + `{}` + strings.Repeat(`}`, 10000), "nested deeper"},
-		"large":            {`{"type":"object","title":"` + strings.Repeat("x", 600<<10) + `"}`, "exceed the limit"},
-		"many parts":       {`{"type":"object","properties":{"default":{"properties":{` + many(9000, `"p%d":{}`) + `}}}}`, "more than 8192 parts"},
+		"itself":          {`{"type":"object","$ref":"#"}`, "leads back to itself"},
+		"in a circle":     {`{"type":"object","properties":{"x":{"$ref":"#/$defs/A"}},"$defs":{"A":{"$ref":"#/$defs/B"},"B":{"anyOf":[{"$ref":"#/$defs/A"}]}}}`, "leads back to itself"},
+		"circle in not":   {`{"type":"object","not":{"not":{"$ref":"#"}}}`, "leads back to itself"},
+		"unknown draft":   {`{"$schema":"https://json-schema.org/draft/2099/schema","type":"object"}`, "schema cannot be used"},
+		"remote":          {`{"type":"object","properties":{"a":{"$ref":"https://example.com/x"}}}`, "may refer to nothing outside itself"},
+		"file":            {`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "may refer to nothing outside itself"},
+		"relative":        {`{"type":"object","properties":{"a":{"$ref":"other.json"}}}`, "may refer to nothing outside itself"},
+		"metaschema away": {`{"$schema":"file:///etc/passwd","type":"object"}`, "may refer to nothing outside itself"},
+		"deep":            {strings.Repeat(`{"not":`, 10000) + `{}` + strings.Repeat(`}`, 10000), "nested deeper"},
+		"large":           {`{"type":"object","title":"` + strings.Repeat("x", 600<<10) + `"}`, "exceed the limit"},
+		"many parts":      {`{"type":"object","properties":{"default":{"properties":{` + many(9000, `"p%d":{}`) + `}}}}`, "more than 4096 parts"},
+		"many ids":        {`{"type":"object","properties":{` + many(100, `"p%[1]d":{"$id":"a%[1]d"}`) + `}}`, "have an $id"},
+		"long pointers": {`{"type":"object","properties":{"x":` + strings.Repeat(`{"properties":{"`+strings.Repeat("x", 100)+`":`, 50) +
+			`{"anyOf":[` + many(200, `{"const":%d}`) + `]}` + strings.Repeat("}}", 50) + `}}`, "nested deeply under long names"},
+		"large bound":      {`{"type":"object","properties":{"n":{"minimum":-1e9999}}}`, "digits on one side of its point"},
+		"small bound":      {`{"type":"object","properties":{"n":{"multipleOf":1e-9999}}}`, "digits on one side of its point"},
 		"many references":  {`{"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}},"$defs":{` + many(2000, `"d%[1]d":{"$ref":"#/$defs/d%[2]d"}`) + `,"d2000":{}}}`, "refer to each other for one value"},
 		"exponent bomb":    {`{"type":"object","properties":{"n":{"maximum":1e1000000000}}}`, "exponent"},
 		"length bomb":      {`{"type":"object","properties":{"n":{"maxLength":18446744073709551616}}}`, "beyond 2^53"},
@@ -216,7 +224,7 @@ func TestX15ExplodingSchemasEnd(t *testing.T) {
 		"dependent": {`{"type":"object","dependentSchemas":{"x":{"properties":{"x":{"$ref":"#"}}},"y":{"properties":{"x":{"$ref":"#"}}}}}`,
 			strings.Repeat(`{"y":1,"x":`, 60) + `{}` + strings.Repeat(`}`, 60), "too many steps"},
 		"pattern":       {`{"type":"object","properties":{"s":{"pattern":"(a{1,500}b?){2}$"}}}`, `{"s":"` + strings.Repeat("a", 1<<20) + `"}`, "too many steps"},
-		"many required": {`{"type":"object","required":[` + many(8000, `"r%d"`) + `]}`, `{` + many(8000, `"r%d":1`) + `}`, "too many steps"},
+		"many required": {`{"type":"object","required":[` + many(9000, `"r%d"`) + `]}`, `{` + many(9000, `"r%d":1`) + `}`, "too many steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan string, 1)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"aduana/gateway"
@@ -19,19 +18,8 @@ const (
 	stepsPerByte = 8
 )
 
-// trees are reused: a judgement should not leave garbage for each call. It is storage, not state: nothing is read from a tree
-// before it is written.
-var trees = sync.Pool{New: func() any { return new(tree) }}
-
-// judge answers whether the scanned arguments fit.
-func judge(ctx context.Context, r *rules, arguments []byte) error {
-	t := trees.Get().(*tree)
-	defer func() {
-		if t.raw = nil; cap(t.nodes) > 4096 {
-			t.nodes = nil
-		}
-		trees.Put(t)
-	}()
+// judge answers whether the scanned arguments fit. The tree is scratch space: nothing in it is read before it is written.
+func judge(ctx context.Context, r *rules, t *tree, arguments []byte) error {
 	t.parse(arguments)
 	j := judgement{tree: t, ctx: ctx, steps: floorSteps + stepsPerByte*len(arguments)}
 	fits := j.fits(r, 0, nil)
@@ -302,7 +290,7 @@ func (j *judgement) matches(p *pattern, s []byte) bool {
 		// Neither yes nor no is known, and under "not" a no would become a yes: the whole ends here, as not fitting.
 		if j.failed == nil {
 			j.failed = &gateway.Violation{Pointer: j.pointer(),
-				Detail: fmt.Sprintf("the pattern %.80q cannot be judged: it is no regular expression of RE2", p.source)}
+				Detail: fmt.Sprintf("the pattern %.80q cannot be judged: it is outside RE2, or too large", p.source)}
 		}
 		return false
 	}
