@@ -43,7 +43,7 @@ func (c *Compiler) Compile(text []byte, opts Options) Result {
 	k := checker{p: &Policy{}}
 	k.policy(value.(map[string]any)) // the schema lets nothing else through
 	if opts.HasCatalogue {
-		k.catalogue(opts.Catalogue)
+		k.catalogue(opts.Catalogue, opts.Lock)
 	}
 	return result(d, k.p, k.found)
 }
@@ -869,7 +869,7 @@ func (k *checker) checkUse(usedAccounts map[string]bool) {
 
 // catalogue compares the mappings with what upstreams list. Places are in the
 // policy: the catalogue is another document.
-func (k *checker) catalogue(listed []CatalogueTool) {
+func (k *checker) catalogue(listed []CatalogueTool, lock bool) {
 	listed = slices.Clone(listed)
 	slices.SortFunc(listed, func(a, b CatalogueTool) int {
 		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Name, b.Name))
@@ -884,7 +884,12 @@ func (k *checker) catalogue(listed []CatalogueTool) {
 	}
 	for _, u := range k.p.Upstreams {
 		for _, t := range u.Tools {
-			if !exists[CatalogueTool{u.ID, t.Name}] {
+			switch {
+			case exists[CatalogueTool{u.ID, t.Name}]:
+			case lock:
+				k.warn(ToolNotAccepted, t.Pointer+"/name", "nobody accepted the tool %.128q of %q, so it is not served%s",
+					t.Name, u.ID, suggestion(t.Name, namesOf(listed, u.ID)))
+			default:
 				k.error(ToolNotInCatalog, t.Pointer+"/name", nil,
 					"the catalogue has no tool %.128q of %q%s", t.Name, u.ID, suggestion(t.Name, namesOf(listed, u.ID)))
 			}

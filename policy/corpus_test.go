@@ -30,6 +30,7 @@ type story struct {
 	policy      string
 	catalogue   []policy.CatalogueTool
 	catalogued  bool
+	lock        bool
 	diagnostics []string // severity code pointer line:column [related pointers]
 	messages    []string // each must be part of some message
 	absent      []string // none may be in any finding
@@ -49,7 +50,8 @@ func readStory(path string) (story, error) {
 				return s, fmt.Errorf("line %d: section %q is repeated", i+1, section)
 			}
 			seen[section] = true
-			s.catalogued = s.catalogued || section == "catalogue"
+			s.catalogued = s.catalogued || section == "catalogue" || section == "lock"
+			s.lock = s.lock || section == "lock"
 			continue
 		}
 		value := strings.TrimSpace(line)
@@ -57,7 +59,7 @@ func readStory(path string) (story, error) {
 		case "":
 		case "policy":
 			s.policy += line
-		case "catalogue":
+		case "catalogue", "lock":
 			if upstream, name, ok := strings.Cut(value, " "); ok {
 				s.catalogue = append(s.catalogue, policy.CatalogueTool{Upstream: upstream, Name: name})
 			}
@@ -127,7 +129,7 @@ func TestCorpus(t *testing.T) {
 	c := compiler(t)
 	for name, s := range stories(t) {
 		t.Run(name, func(t *testing.T) {
-			r := c.Compile([]byte(s.policy), policy.Options{Origin: "policy.yaml", Catalogue: s.catalogue, HasCatalogue: s.catalogued})
+			r := c.Compile([]byte(s.policy), policy.Options{Origin: "policy.yaml", Catalogue: s.catalogue, HasCatalogue: s.catalogued, Lock: s.lock})
 			var got, messages []string
 			failed := false
 			for _, d := range r.Diagnostics {

@@ -59,6 +59,7 @@ const (
 	UnknownSecretScheme    Code = "unknown_secret_scheme"
 	PlainHTTP              Code = "plain_http"
 	FloatingPackage        Code = "floating_package"
+	ToolNotAccepted        Code = "tool_not_accepted"
 	CatalogToolUnmapped    Code = "catalog_tool_unmapped"
 )
 
@@ -102,6 +103,9 @@ type Options struct {
 	// HasCatalogue is set: an empty catalogue is not a missing one.
 	Catalogue    []CatalogueTool
 	HasCatalogue bool
+	// Lock says that the catalogue is a lock: what was accepted, not all that exists. A mapping whose tool is missing is then a
+	// warning, because the tool may yet be accepted, and is not served until then.
+	Lock bool
 }
 
 // MaxShown bounds the diagnostics of a Result.

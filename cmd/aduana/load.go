@@ -39,7 +39,7 @@ func load(path, lock string) (*declared, error) {
 			return nil, cannot(fmt.Errorf("lock: %w", err), "")
 		}
 		d.input.Lock = accepted
-		options.HasCatalogue = true
+		options.HasCatalogue, options.Lock = true, info.Kind == lockfile.Locked
 		for _, e := range info.Entries {
 			options.Catalogue = append(options.Catalogue, policy.CatalogueTool{Upstream: e.Upstream, Name: e.Name})
 		}

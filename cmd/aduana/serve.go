@@ -240,7 +240,10 @@ func (s *serving) accept(ctx context.Context, p *printer, h *house, d *declared)
 		locked := assembly.LockedUpstream{Binding: h.gateway.Snapshot().Bindings[id]}
 		for _, t := range tools {
 			if times[t.Name] > 1 {
-				p.note("upstream %s lists %q %d times: none of them is accepted", id, t.Name, times[t.Name])
+				// Nobody can say which of them a call would reach. The Ledger says the same of a list that it sees later.
+				ident := capabilities.Identity{Kind: capabilities.Tool, Upstream: id, Name: t.Name}
+				p.note("%s", capabilities.Finding{Identity: ident, Reason: capabilities.DuplicateName, Peers: []capabilities.Identity{ident},
+					Detail: fmt.Sprintf("listed %d times, none of them accepted", times[t.Name])})
 				continue
 			}
 			pin, err := assembly.Accept(id, t, capabilities.NoVerdict, "discover", now)
