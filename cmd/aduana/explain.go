@@ -270,7 +270,7 @@ type decisionJSON struct {
 	Subject    string        `json:"subject"`
 	Pointer    string        `json:"pointer"`
 	Place      string        `json:"place"`
-	FreesAt    *string       `json:"freesAt"`
+	FreesAt    *string       `json:"freesAt"` // of limit_exhausted; null there means never
 	Account    *string       `json:"account"`
 	Ask        *bool         `json:"ask"`
 	Risk       *string       `json:"risk"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"aduana/adapters/auditfile"
+	"aduana/adapters/lockfile"
+	"aduana/assembly"
+	"aduana/capabilities"
 	"aduana/gateway"
 )
 
@@ -28,6 +32,7 @@ func TestMain(m *testing.M) {
 // there are
 //
 //	exits CODE PROGRAM ARGUMENT…    run a program and demand its exit code
+//	accept POLICY FILE              write a lock that accepts every mapped tool of a policy where its upstream is now
 //	audit FILE                      write an audit file of three records, one of them a call without an outcome
 //	edit FILE OLD NEW               replace a text that stands in a file
 //	behead FILE                     remove the first line of a file
@@ -38,7 +43,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(filepath.Join("..", "..", "examples")))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "audit": writeAudit, "edit": edit, "behead": behead},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "accept": accept, "audit": writeAudit, "edit": edit, "behead": behead},
 	})
 }
 
@@ -59,6 +64,26 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if have != want {
 		ts.Fatalf("exit code %d, want %d", have, want)
 	}
+}
+
+func accept(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: accept POLICY FILE")
+	}
+	d, err := load(ts.MkAbs(args[0]), "")
+	ts.Check(err)
+	lock := assembly.Lock{Upstreams: map[capabilities.UpstreamID]assembly.LockedUpstream{}}
+	for _, t := range d.snapshot.Tools {
+		observed := assembly.Observe(fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, t.Identity.Name))
+		locked, err := assembly.Accept(t.Identity.Upstream, observed, capabilities.ReadVerdict, "me", "2026-05-03T00:00:00Z")
+		ts.Check(err)
+		u := lock.Upstreams[t.Identity.Upstream]
+		u.Binding = d.snapshot.Bindings[t.Identity.Upstream]
+		u.Tools = append(u.Tools, locked)
+		lock.Upstreams[t.Identity.Upstream] = u
+	}
+	_, err = lockfile.Write(ts.MkAbs(args[1]), lock)
+	ts.Check(err)
 }
 
 func writeAudit(ts *testscript.TestScript, neg bool, args []string) {

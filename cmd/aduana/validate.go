@@ -40,7 +40,7 @@ func newValidate(p *printer) *cobra.Command {
 				return findings()
 			}
 			if n := withheld(d); n > 0 {
-				p.note("%d tools would be withheld, because their names would be confused or cannot be shown", n)
+				p.note("%d of %d mapped tools would be withheld from everybody", n, len(d.snapshot.Tools))
 				p.hint("see them with: aduana names %s", args[0])
 			}
 			return nil
