@@ -101,9 +101,7 @@ func TestC10LongLines(t *testing.T) {
 		s := h.open(h.ruffian())
 		beside := make(chan called, 1)
 		go func() { beside <- call(soon(), s, "never", "") }()
-		for i := 0; i < 100; i++ { // the other call must be pending
-			time.Sleep(time.Millisecond)
-		}
+		time.Sleep(100 * time.Millisecond) // the other call must be pending
 		wantFailure(t, call(soon(), s, "anonymous", ""), gateway.FailedTooLarge, gateway.MaybeSent)
 		wantFailure(t, <-beside, gateway.FailedTooLarge, gateway.MaybeSent)
 		<-s.Done()
@@ -111,6 +109,7 @@ func TestC10LongLines(t *testing.T) {
 }
 
 func TestC11NoisyStderr(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	target := h.target("-tools", "noisy,crash", "-stderr", "starting up with "+upstream.Canary)
 	target.Material = gateway.Material{Secret: gateway.NewSecret(upstream.Canary)}
@@ -139,7 +138,6 @@ func TestC11NoisyStderr(t *testing.T) {
 func TestC12StubbornChild(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	before := runtime.NumGoroutine()
 	s, err := h.tryOpen(h.target("-tools", "echo,pid,spawn", "-ignore-eof", "-ignore-term"))
 	if err != nil {
 		t.Fatal(err)
@@ -160,10 +158,10 @@ func TestC12StubbornChild(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("closing again: %v", err)
 	}
-	_ = before
 }
 
 func TestC12PoliteChildEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.opts.Grace = 5 * time.Second
 	s := h.open(h.target("-tools", "pid,spawn"))
@@ -217,6 +215,7 @@ func TestC13EnvironmentFromNothing(t *testing.T) {
 	h := newHouse(t)
 	environment := func(change func(*gateway.Target)) map[string]string {
 		target := h.target("-tools", "printenv")
+		target.Upstream.Env = nil
 		change(&target)
 		got := map[string]string{}
 		for _, l := range strings.Split(strings.TrimSpace(call(soon(), h.open(target), "printenv", "").text), "\n") {
@@ -270,6 +269,7 @@ func TestC13EnvironmentFromNothing(t *testing.T) {
 }
 
 func TestC13WhatDoesNotResolveDoesNotStart(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	for _, c := range []struct {
 		name   string
@@ -325,6 +325,7 @@ func TestC13NoOtherDescriptors(t *testing.T) {
 }
 
 func TestX06LinesThatAreNoMessages(t *testing.T) {
+	t.Parallel()
 	t.Run("skipped and counted", func(t *testing.T) {
 		h := newHouse(t)
 		s := h.open(h.target("-tools", "garbage,sleep", "-banner", "welcome"))
@@ -372,6 +373,7 @@ func TestX06LinesThatAreNoMessages(t *testing.T) {
 }
 
 func TestX07LateAndForeignReplies(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	s := h.open(h.target("-tools", "late,strayids,sleep"))
 	wantFailure(t, call(within(100*time.Millisecond), s, "late", `{"ms":300}`), gateway.FailedTimeout, gateway.MaybeSent)
@@ -389,6 +391,7 @@ func TestX07LateAndForeignReplies(t *testing.T) {
 }
 
 func TestX08WrapperAndArguments(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.shell("")
 	program, args, err := upstream.Command("-tools", "pid,args,echo", "-ignore-eof", "-name", `a&calc;$(id) %PATH% "C:\Dir With Space" *`)
@@ -413,6 +416,7 @@ func TestX08WrapperAndArguments(t *testing.T) {
 }
 
 func TestX11ProgressIsForWhoAsked(t *testing.T) {
+	t.Parallel()
 	t.Run("two calls at once", func(t *testing.T) {
 		s := newHouse(t).open(newHouse(t).target("-tools", "progress"))
 		var wg sync.WaitGroup
@@ -445,7 +449,7 @@ func TestX11ProgressIsForWhoAsked(t *testing.T) {
 		h := newHouse(t)
 		s := h.open(h.ruffian())
 		var got []string
-		c := call(soon(), s, "progress", `"mine"`[:0]+`{"x":1}`, func(c *gateway.UpstreamCall) {
+		c := call(soon(), s, "progress", `{"x":1}`, func(c *gateway.UpstreamCall) {
 			c.Progress = func(m *jsonrpc.Message) { got = append(got, string(m.Raw)) }
 		})
 		wantText(t, c, "done")
@@ -475,6 +479,7 @@ func TestX11ProgressIsForWhoAsked(t *testing.T) {
 }
 
 func TestCancelIsTold(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	s := h.open(h.ruffian())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -487,6 +492,7 @@ func TestCancelIsTold(t *testing.T) {
 }
 
 func TestDeafChild(t *testing.T) {
+	t.Parallel()
 	big := `{"text":"` + strings.Repeat("a", 1<<20) + `"}`
 	t.Run("callers wait for themselves only", func(t *testing.T) {
 		h := newHouse(t)
@@ -516,6 +522,7 @@ func TestDeafChild(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
+	t.Parallel()
 	list := func(t *testing.T, target gateway.Target) (string, error) {
 		h := newHouse(t)
 		h.opts.MaxFrame = 1 << 20
@@ -550,7 +557,7 @@ func TestTools(t *testing.T) {
 			if f, ok := err.(*gateway.Failure); ok {
 				class = f.Class
 			}
-			if c.want == "{}" || got != c.want && c.class == "" || class != c.class {
+			if got != c.want && c.class == "" || class != c.class {
 				t.Errorf("got %s, %v", got, err)
 			}
 		})
@@ -566,6 +573,7 @@ func TestTools(t *testing.T) {
 }
 
 func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			h := newHouse(t)
@@ -586,6 +594,7 @@ func TestChangesAreTold(t *testing.T) {
 }
 
 func TestRequestsOfTheChild(t *testing.T) {
+	t.Parallel()
 	s := newHouse(t).open(newHouse(t).ruffian())
 	// Its second request has the id of our call, which stays pending all the same.
 	want := `{"jsonrpc":"2.0","id":"q1","result":{}}` + "\n" +
@@ -594,6 +603,7 @@ func TestRequestsOfTheChild(t *testing.T) {
 }
 
 func TestExactBytes(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			record := filepath.Join(t.TempDir(), "record")
@@ -618,6 +628,7 @@ func TestExactBytes(t *testing.T) {
 }
 
 func TestFailedStarts(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	plain := filepath.Join(t.TempDir(), "not-executable")
 	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
@@ -666,6 +677,7 @@ func TestFailedStarts(t *testing.T) {
 
 // Some servers end when the first message is not initialize. They are started again without it, and that is remembered.
 func TestChildThatDiesOfTheModernHandshake(t *testing.T) {
+	t.Parallel()
 	starts := filepath.Join(t.TempDir(), "starts")
 	h := newHouse(t)
 	u := mcpstdio.NewUpstream(h.opts)
@@ -725,6 +737,7 @@ func descriptors(t *testing.T) int {
 }
 
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newHouse(t).open(newHouse(t).target("-tools", "echo"))
 	var wg sync.WaitGroup
 	for i := range 32 {

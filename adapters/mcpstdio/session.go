@@ -346,9 +346,19 @@ func (s *session) abandon(ctx context.Context, p *pending) gateway.Answer {
 	return gateway.Answer{Failure: s.left(ctx)}
 }
 
-// read takes the child's output apart until it ends.
+// read takes the child's output until it ends, and with it the session.
 func (s *session) read() {
-	f := newFrames(s.child.stdout, s.o.MaxFrame)
+	s.readFrom(s.child.stdout)
+	what := "closed its output"
+	if within(s.child.exited, straggle) {
+		what = "ended: " + s.child.outcome
+	}
+	s.end(s.failure(gateway.FailedExited, what))
+}
+
+// readFrom takes output apart: one line, one message, or nothing.
+func (s *session) readFrom(r io.Reader) {
+	f := newFrames(r, s.o.MaxFrame)
 	f.less = func(head []byte) int {
 		if g := look(head, nil); g.hasID && !g.method {
 			if p := s.waiting(g.id); p != nil {
@@ -365,7 +375,7 @@ func (s *session) read() {
 	for {
 		l, err := f.next()
 		if err != nil {
-			break
+			return
 		}
 		if l.over {
 			// Where it ends is known, so that all others go on. Whose it was must be known as well: a call that was answered
@@ -385,15 +395,11 @@ func (s *session) read() {
 		select {
 		case <-s.done:
 			// Nobody listens any more, but a child that cannot write cannot end either.
-			io.Copy(io.Discard, s.child.stdout)
+			io.Copy(io.Discard, r)
+			return
 		default:
 		}
 	}
-	what := "closed its output"
-	if within(s.child.exited, straggle) {
-		what = "ended: " + s.child.outcome
-	}
-	s.end(s.failure(gateway.FailedExited, what))
 }
 
 func (s *session) tooLarge(id uint64) {

@@ -72,6 +72,8 @@ func (h *house) target(flags ...string) gateway.Target {
 
 func (h *house) command(program string, args ...string) gateway.Target {
 	u := &policy.Upstream{ID: "fake", Transport: policy.TransportStdio, Command: program}
+	// A program built with -race sleeps for a second before it ends, unless told otherwise.
+	u.Env = []policy.NamedValue{{Name: "GORACE", Value: policy.Value{Literal: "atexit_sleep_ms=0"}}}
 	for _, a := range args {
 		u.Args = append(u.Args, policy.Value{Literal: a})
 	}

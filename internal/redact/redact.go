@@ -24,8 +24,7 @@ const minLine = 8
 
 // Redactor takes a fixed set of secrets out of text. It is safe for concurrent use; a nil Redactor knows no secret.
 type Redactor struct {
-	forms    []string // longest first, so that no part of a long one is left over
-	replacer *strings.Replacer
+	forms []string // longest first
 }
 
 // New makes a redactor of secrets. Empty ones are ignored.
@@ -48,11 +47,6 @@ func New(secrets ...string) *Redactor {
 		return strings.Compare(a, b)
 	})
 	r.forms = slices.Compact(r.forms)
-	pairs := make([]string, 0, 2*len(r.forms))
-	for _, f := range r.forms {
-		pairs = append(pairs, f, Mark)
-	}
-	r.replacer = strings.NewReplacer(pairs...)
 	return r
 }
 
@@ -75,12 +69,39 @@ func (r *Redactor) add(s string) {
 	}
 }
 
-// Text gives s with Mark in place of every secret.
+// Text gives s without any byte of any secret. Where secrets overlap, all of them go: replacing one after the other would leave the
+// rest of those that lost their beginning.
 func (r *Redactor) Text(s string) string {
-	if r == nil || len(r.forms) == 0 {
+	if r == nil {
 		return s
 	}
-	return r.replacer.Replace(s)
+	type span struct{ from, to int }
+	var found []span
+	for _, f := range r.forms {
+		for at := 0; ; at++ {
+			i := strings.Index(s[at:], f)
+			if i < 0 {
+				break
+			}
+			at += i
+			found = append(found, span{at, at + len(f)})
+		}
+	}
+	if found == nil {
+		return s
+	}
+	slices.SortFunc(found, func(a, b span) int { return a.from - b.from })
+	var out strings.Builder
+	shown := 0 // s[:shown] is dealt with
+	for _, f := range found {
+		if f.from >= shown {
+			out.WriteString(s[shown:f.from])
+			out.WriteString(Mark)
+		}
+		shown = max(shown, f.to)
+	}
+	out.WriteString(s[shown:])
+	return out.String()
 }
 
 // Longest is the length in bytes of the longest text that is taken out.
@@ -103,7 +124,7 @@ func (r *Redactor) Split(b []byte) int {
 		moved = false
 		for _, f := range r.formsOrNone() {
 			from := max(n-len(f)+1, 0)
-			if i := bytes.Index(b[from:min(n+len(f)-1, len(b))], []byte(f)); i >= 0 && from+i < n && from+i+len(f) > n {
+			if i := bytes.Index(b[from:min(n+len(f)-1, len(b))], []byte(f)); i >= 0 {
 				n = from + i + len(f)
 				moved = true
 			}
