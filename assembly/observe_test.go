@@ -51,6 +51,7 @@ func TestObserve(t *testing.T) {
 		{"reference with a leading zero", `{"name":"t","inputSchema":{"type":"object","anyOf":[{}],"not":{"$ref":"#/anyOf/00"}}}`, "t", "which is not there"},
 		{"reference into a text", `{"name":"t","inputSchema":{"type":"object","not":{"$ref":"#/type/0"}}}`, "t", "which is not there"},
 		{"reference with escapes", `{"name":"t","inputSchema":{"type":"object","$defs":{"a/b~c d%":{}},"not":{"$ref":"#/$defs/a~1b~0c%20d%25"}}}`, "t", ""},
+		{"reference with a percent sign of its own", `{"name":"t","inputSchema":{"type":"object","$defs":{"50%":{},"%zz":{}},"allOf":[{"$ref":"#/$defs/50%"},{"$ref":"#/$defs/%zz"}]}}`, "t", ""},
 		{"reference to another document is not followed", `{"name":"t","inputSchema":{"type":"object","not":{"$ref":"https://s.test/x#/y"}}}`, "t", ""},
 		{"a property called $ref is no reference", `{"name":"t","inputSchema":{"type":"object","properties":{"$ref":{"type":"string"}}}}`, "t", ""},
 		{"data is no schema", `{"name":"t","inputSchema":{"type":"object","default":{"$ref":"#/no"},"examples":[{"$ref":"#/no"}],` +

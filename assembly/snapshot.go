@@ -30,7 +30,7 @@ type Input struct {
 	Observed map[capabilities.UpstreamID][]Observation
 }
 
-// Tool is one accepted, mapped tool.
+// Tool is one mapped tool.
 type Tool struct {
 	Identity    capabilities.Identity
 	Canonical   string
@@ -39,7 +39,7 @@ type Tool struct {
 	Risk        consent.Risk
 	Upstream    *policy.Upstream
 	Digest      capabilities.Digest // of the accepted definition
-	Raw         []byte              // the accepted definition, verbatim; empty under NoLock
+	Raw         []byte              // the accepted definition, verbatim; empty under NoLock and for what nobody accepted
 	InputSchema []byte              // inside Raw
 	Withheld    capabilities.Withheld
 
@@ -65,7 +65,7 @@ type Snapshot struct {
 	Accounts  accounts.Directory
 	Issuers   principals.Directory
 	Ledger    *capabilities.Ledger
-	Tools     []*Tool // accepted and mapped, ordered by identity
+	Tools     []*Tool // mapped, ordered by identity; those that nobody accepted are withheld
 	Findings  []capabilities.Finding
 	Reports   []Report
 	Bindings  map[capabilities.UpstreamID]capabilities.Digest
@@ -128,6 +128,9 @@ func (s *Snapshot) enter(in Input) {
 			accepted[t.Pin.Identity.Name] = true
 		}
 		times := map[string]int{}
+		for _, t := range u.Tools {
+			times[t.Name] = 1
+		}
 		for name := range accepted {
 			times[name] = 1
 		}
@@ -194,6 +197,22 @@ func (s *Snapshot) join(in Input) {
 				t.Withheld = drift[t.Identity]
 			}
 			realized[capability] = true
+			s.tools[t.Identity] = t
+			s.Tools = append(s.Tools, t)
+			delete(mapped, t.Identity.Name)
+		}
+		// What is mapped and accepted by nobody is withheld like the rest: it realises its capability, and nobody sees or calls it.
+		for _, m := range u.Tools {
+			if _, unaccepted := mapped[m.Name]; !unaccepted {
+				continue
+			}
+			t := s.tool(u, LockedTool{Pin: capabilities.Pin{
+				Identity: capabilities.Identity{Kind: capabilities.Tool, Upstream: id, Name: m.Name}}}, m.Capability, risks[m.Capability])
+			if t.Withheld = s.withheldByLedger(t.Identity); t.Withheld == "" {
+				t.Withheld = capabilities.NotAccepted
+				s.find(t.Identity, t.Withheld, "mapped by the policy, accepted by nobody")
+			}
+			realized[m.Capability] = true
 			s.tools[t.Identity] = t
 			s.Tools = append(s.Tools, t)
 		}

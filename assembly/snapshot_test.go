@@ -402,26 +402,34 @@ func TestBindingChanged(t *testing.T) {
 		in.Policy, in.Document = compiled(t, strings.Replace(house, "- id: crm\n", "- id: crm2\n", 1))
 		in.Observed = map[capabilities.UpstreamID][]assembly.Observation{"crm2": seen(plain("get"), syncRaw)}
 		s := assembly.Assemble(in)
-		visible, _ := s.View(sales, "", 0)
-		if len(visible) != 0 || s.Accepted["crm2"] {
-			t.Errorf("sees %v, accepted %v", exposed(visible), s.Accepted)
+		visible, withheld := s.View(sales, "", 0)
+		if len(visible) != 0 || withheld[capabilities.NotAccepted] != 3 || s.Accepted["crm2"] {
+			t.Errorf("sees %v, withheld %v, accepted %v", exposed(visible), withheld, s.Accepted)
 		}
-		for _, name := range []string{"crm__get", "crm2__get"} {
-			if tool, ok := s.Lookup("", name); ok {
-				t.Errorf("%s reaches %s", name, tool.Canonical)
-			}
+		if tool, ok := s.Lookup("", "crm__get"); ok {
+			t.Errorf("the old name reaches %s", tool.Canonical)
+		}
+		if tool, ok := s.Lookup("", "crm2__get"); !ok || tool.Withheld != capabilities.NotAccepted || tool.Raw != nil {
+			t.Errorf("the new name reaches %+v", tool)
 		}
 	})
 	t.Run("no lock at all", func(t *testing.T) {
 		in := accepted(t)
 		in.Lock = assembly.Lock{}
 		s := assembly.Assemble(in)
-		if len(s.Tools) != 0 || s.Accepted["crm"] {
-			t.Errorf("tools %v, accepted %v", exposed(s.Tools), s.Accepted)
+		visible, withheld := s.View(sales, "", 0)
+		if len(visible) != 0 || fmt.Sprint(withheld) != "map[not_accepted:3]" || s.Accepted["crm"] {
+			t.Errorf("sees %v, withheld %v, accepted %v", exposed(visible), withheld, s.Accepted)
 		}
+		// What is mapped realises its capability, accepted or not: "granted" is then the truth, and the tool is withheld all the same.
 		d := access.Evaluate(s.Access, access.Invocation{Caller: sales, Capability: "crm.read"})
-		if d.Reason().Code != access.CapabilityNotRealized {
+		if d.Reason().Code != access.Granted {
 			t.Errorf("%+v", d.Reason())
+		}
+		for _, tool := range s.Tools {
+			if tool.Withheld != capabilities.NotAccepted {
+				t.Errorf("%s is withheld as %q", tool.Canonical, tool.Withheld)
+			}
 		}
 	})
 	t.Run("asked offline, the policy's mappings stand for the tools", func(t *testing.T) {
@@ -435,20 +443,23 @@ func TestBindingChanged(t *testing.T) {
 	})
 }
 
-// TestUnmapped: an accepted tool that the policy maps to nothing is not there, but holds its name against newcomers.
+// TestUnmapped: an accepted tool that the policy maps to nothing is not there, but holds its name against newcomers; a mapped tool
+// that nobody accepted is there, withheld.
 func TestUnmapped(t *testing.T) {
 	in := accepted(t)
-	in.Lock = locked(t, in.Policy, map[string][]string{"crm": {plain("get"), plain("export")}})
+	in.Lock = locked(t, in.Policy, map[string][]string{"crm": {plain("get"), plain("sync"), plain("export")}, "billing": {plain("issue")}})
 	in.Observed = map[capabilities.UpstreamID][]assembly.Observation{"crm": seen(plain("Export"))}
 	s := assembly.Assemble(in)
-	if got := exposed(s.Tools); !slices.Equal(got, []string{"crm__get"}) {
-		t.Errorf("tools %v", got)
+	visible, withheld := s.View(sales, "", 0)
+	if got := exposed(visible); !slices.Equal(got, []string{"crm__get", "crm__sync"}) || fmt.Sprint(withheld) != "map[not_accepted:1]" {
+		t.Errorf("sees %v, withheld %v", got, withheld)
 	}
 	if tool, ok := s.Lookup("", "crm__export"); ok {
 		t.Errorf("an unmapped tool is found: %s", tool.Canonical)
 	}
 	want := []string{"withheld mcp:crm:Export: not_accepted (listed by the upstream, in no lock)",
-		"withheld mcp:crm:Export: similar_name with mcp:crm:export (the names differ only by letter case)"}
+		"withheld mcp:crm:Export: similar_name with mcp:crm:export (the names differ only by letter case)",
+		"withheld mcp:crm:purge: not_accepted (mapped by the policy, accepted by nobody)"}
 	if got := told(s); !slices.Equal(got, want) {
 		t.Errorf("findings %v", got)
 	}
@@ -835,6 +846,44 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestScopes: each `over` of the policy is the scope of its name.
+func TestScopes(t *testing.T) {
+	for over, want := range map[string]access.Scope{"": access.OverPrincipal, ", over: principal": access.OverPrincipal, ", over: grant": access.OverGrant,
+		", over: account": access.OverAccount, ", over: team": access.OverAttribute} {
+		in := accepted(t)
+		in.Policy, in.Document = compiled(t, strings.Replace(house, ", over: team", over, 1))
+		c := assembly.Assemble(in).Access.Ceilings(nil, access.Invocation{Caller: clerk, Capability: "billing.issue", At: instant(t, "2026-05-03T00:00:00Z")})
+		// Ceilings over the account come first.
+		i := slices.IndexFunc(c, func(x access.Ceiling) bool { return x.Calls == 5 })
+		if len(c) != 2 || i < 0 || c[i].Scope != want {
+			t.Errorf("%q: %+v", over, c)
+		}
+	}
+}
+
+// TestWithheldAs: who may see the policy is told why a name resolves to nothing, under either face of the name.
+func TestWithheldAs(t *testing.T) {
+	in := accepted(t)
+	in.Observed = map[capabilities.UpstreamID][]assembly.Observation{"crm": seen(plain("get"), plain("get"), plain("Sync"))}
+	s := assembly.Assemble(in)
+	for _, tt := range []struct {
+		scope capabilities.UpstreamID
+		name  string
+		want  string
+	}{
+		{"", "crm__get", "withheld mcp:crm:get: duplicate_name with mcp:crm:get (listed 2 times)"},
+		{"crm", "get", "withheld mcp:crm:get: duplicate_name with mcp:crm:get (listed 2 times)"},
+		{"", "crm__Sync", "withheld mcp:crm:Sync: similar_name with mcp:crm:sync (the names differ only by letter case)"},
+		{"crm", "Sync", "withheld mcp:crm:Sync: similar_name with mcp:crm:sync (the names differ only by letter case)"},
+		{"billing", "get", ""}, {"", "get", ""}, {"crm", "crm__get", ""}, {"", "crm__sync", ""}, {"", "", ""}, {"crm", "", ""},
+	} {
+		f, ok := s.WithheldAs(tt.scope, tt.name)
+		if ok != (tt.want != "") || ok && f.String() != tt.want {
+			t.Errorf("%q in %q: %v, %s; want %q", tt.name, tt.scope, ok, f, tt.want)
+		}
+	}
+}
+
 // TestNaming: the policy's limits of names hold for the whole house.
 func TestNaming(t *testing.T) {
 	long := strings.Repeat("n", 50)
@@ -843,15 +892,16 @@ func TestNaming(t *testing.T) {
 		in := accepted(t)
 		in.Policy, in.Document = compiled(t, strings.Replace(text, "capabilities:\n", naming+"capabilities:\n", 1))
 		in.Lock = locked(t, in.Policy, map[string][]string{"crm": {plain(long)}})
-		if got := exposed(assembly.Assemble(in).Tools); !slices.Equal(got, []string{want}) {
+		visible, _ := assembly.Assemble(in).View(sales, "", 0)
+		if got := exposed(visible); !slices.Equal(got, []string{want}) {
 			t.Errorf("%q: %v, want %s", naming, got, want)
 		}
 	}
 	in := accepted(t)
 	in.Policy, in.Document = compiled(t, strings.Replace(strings.Replace(house, "name: get,", "name: Sync,", 1), "capabilities:\n", "naming: { similar: warn }\ncapabilities:\n", 1))
-	in.Lock = locked(t, in.Policy, map[string][]string{"crm": {plain("Sync"), syncRaw}})
+	in.Lock = locked(t, in.Policy, map[string][]string{"crm": {plain("Sync"), syncRaw, plain("purge")}, "billing": {plain("issue")}})
 	s := assembly.Assemble(in)
-	if visible, _ := s.View(sales, "", 0); !slices.Equal(exposed(visible), []string{"crm__Sync", "crm__sync"}) || len(s.Findings) != 2 {
+	if visible, _ := s.View(sales, "", 0); !slices.Equal(exposed(visible), []string{"crm__Sync", "crm__purge", "crm__sync"}) || len(s.Findings) != 2 {
 		t.Errorf("sees %v, findings %v", exposed(visible), told(s))
 	}
 }

@@ -22,7 +22,10 @@ type declared struct {
 }
 
 // load reads a policy and, when there is one, its lock. Places name the policy as it was typed, so that an editor opens them.
-func load(path, lock string) (*declared, error) {
+func load(path, lock string) (*declared, error) { return loadAs(path, path, lock) }
+
+// loadAs is load with another word for the policy in places: clients are told the label, never a path of this machine.
+func loadAs(label, path, lock string) (*declared, error) {
 	source, err := policyfile.New(path, 0).Load(context.Background())
 	if err != nil {
 		return nil, cannot(err, "")
@@ -31,7 +34,7 @@ func load(path, lock string) (*declared, error) {
 	if err != nil {
 		return nil, cannot(err, "")
 	}
-	d := &declared{input: assembly.Input{Version: source.Version, Label: path, NoLock: lock == ""}}
+	d := &declared{input: assembly.Input{Version: source.Version, Label: label, NoLock: lock == ""}}
 	options := policy.Options{Origin: path}
 	if lock != "" {
 		accepted, info, err := lockfile.Read(lock)
@@ -53,8 +56,10 @@ func load(path, lock string) (*declared, error) {
 }
 
 // sound is load for the commands that need a policy without errors. What is wrong with it is not their result.
-func (p *printer) sound(path, lock string) (*declared, error) {
-	d, err := load(path, lock)
+func (p *printer) sound(path, lock string) (*declared, error) { return p.soundAs(path, path, lock) }
+
+func (p *printer) soundAs(label, path, lock string) (*declared, error) {
+	d, err := loadAs(label, path, lock)
 	if err != nil {
 		return nil, err
 	}

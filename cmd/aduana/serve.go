@@ -45,6 +45,9 @@ type serving struct {
 
 const defaultListen = "127.0.0.1:8420"
 
+// servedLabel is what clients see of the policy's origin, which may be a path or a URL that is none of their business.
+const servedLabel = "policy"
+
 func newServe(p *printer) *cobra.Command {
 	var s serving
 	cmd := &cobra.Command{
@@ -142,7 +145,7 @@ func (s *serving) load(p *printer) (*declared, error) {
 	switch {
 	case s.lock != "":
 	case s.discover:
-		d, err := p.sound(s.policy, "")
+		d, err := p.soundAs(servedLabel, s.policy, "")
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +164,7 @@ func (s *serving) load(p *printer) (*declared, error) {
 	default:
 		return nil, usage("there is no lock: give --lock FILE, or --discover to list the upstreams and write %s", beside)
 	}
-	return p.sound(s.policy, s.lock)
+	return p.soundAs(servedLabel, s.policy, s.lock)
 }
 
 func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, stdin io.Reader) error {
@@ -239,11 +242,15 @@ func (s *serving) accept(ctx context.Context, p *printer, h *house, d *declared)
 		}
 		locked := assembly.LockedUpstream{Binding: h.gateway.Snapshot().Bindings[id]}
 		for _, t := range tools {
+			if times[t.Name] < 0 {
+				continue // said already
+			}
 			if times[t.Name] > 1 {
 				// Nobody can say which of them a call would reach. The Ledger says the same of a list that it sees later.
 				ident := capabilities.Identity{Kind: capabilities.Tool, Upstream: id, Name: t.Name}
 				p.note("%s", capabilities.Finding{Identity: ident, Reason: capabilities.DuplicateName, Peers: []capabilities.Identity{ident},
 					Detail: fmt.Sprintf("listed %d times, none of them accepted", times[t.Name])})
+				times[t.Name] = -1
 				continue
 			}
 			pin, err := assembly.Accept(id, t, capabilities.NoVerdict, "discover", now)
@@ -264,7 +271,7 @@ func (s *serving) accept(ctx context.Context, p *printer, h *house, d *declared)
 		p.note("wrote %s", s.lock)
 	}
 	// From here on it is like any other start: the lock on disk is what counts.
-	fresh, err := p.sound(s.policy, s.lock)
+	fresh, err := p.soundAs(servedLabel, s.policy, s.lock)
 	if err != nil {
 		return err
 	}
@@ -295,7 +302,7 @@ func (s *serving) watch(ctx context.Context, p *printer, h *house) {
 
 func (s *serving) reload(ctx context.Context, p *printer, h *house) {
 	before := h.gateway.Snapshot()
-	d, err := load(s.policy, s.lock)
+	d, err := loadAs(servedLabel, s.policy, s.lock)
 	if err == nil && d.snapshot == nil {
 		diagnostics(p.note, s.policy, d.result)
 		err = errors.New(s.policy + " has errors")

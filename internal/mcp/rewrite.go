@@ -3,6 +3,7 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -200,54 +201,47 @@ func AppendResult(dst, id []byte, m *jsonrpc.Message, client Era) []byte {
 	}
 	dst = append(dst, `,"result":`...)
 	r, _ := m.Top.Get("result")
-	_, typed := m.Result.Get("resultType")
-	insert := client == Modern && !typed
-	content, hasContent := m.Result.Get("content")
-	noContent := hasContent && content.Kind == jsonrpc.Null
-	ownMeta := false
-	for i := range m.ResultMeta {
-		ownMeta = ownMeta || strings.HasPrefix(m.ResultMeta[i].Key, MetaOwnPrefix)
-	}
-	if !insert && !noContent && !ownMeta {
-		dst = append(dst, m.Bytes(r.Value)...)
-		return append(dst, '}')
-	}
-	dst = append(dst, '{')
-	empty := len(dst)
+	from := r.Value.Start // what is copied next
 	for i := range m.Result {
-		p := &m.Result[i]
-		if len(dst) > empty {
-			dst = append(dst, ',')
-		}
-		switch {
-		case p.Key == "content" && noContent:
-			dst = append(dst, `"content":[]`...)
-		case p.Key == "_meta" && ownMeta:
-			dst = append(dst, `"_meta":{`...)
-			first := true
-			for j := range m.ResultMeta {
-				q := &m.ResultMeta[j]
-				if strings.HasPrefix(q.Key, MetaOwnPrefix) {
-					continue
-				}
-				if !first {
-					dst = append(dst, ',')
-				}
-				first = false
-				dst = append(dst, m.Raw[q.KeySpan.Start:q.Value.End]...)
-			}
-			dst = append(dst, '}')
-		default:
-			dst = append(dst, m.Raw[p.KeySpan.Start:p.Value.End]...)
+		switch p := &m.Result[i]; {
+		case p.Key == "content" && p.Kind == jsonrpc.Null:
+			dst = append(append(dst, m.Raw[from:p.Value.Start]...), "[]"...)
+			from = p.Value.End
+		case p.Key == "_meta" && slices.ContainsFunc(m.ResultMeta, own):
+			dst = appendForeign(append(dst, m.Raw[from:p.Value.Start]...), m)
+			from = p.Value.End
 		}
 	}
-	if insert {
-		if len(dst) > empty {
+	if _, typed := m.Result.Get("resultType"); client == Modern && !typed {
+		brace := r.Value.End - 1
+		dst = append(dst, m.Raw[from:brace]...)
+		if len(m.Result) > 0 {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, `"resultType":"complete"`...)
+		from = brace
 	}
-	return append(dst, `}}`...)
+	return append(append(dst, m.Raw[from:r.Value.End]...), '}')
+}
+
+// own reports whether a member of _meta is the gateway's alone.
+func own(m jsonrpc.Member) bool { return strings.HasPrefix(m.Key, MetaOwnPrefix) }
+
+// appendForeign appends the result's _meta without the members that are the gateway's alone.
+func appendForeign(dst []byte, m *jsonrpc.Message) []byte {
+	dst = append(dst, '{')
+	empty := len(dst)
+	for i := range m.ResultMeta {
+		p := &m.ResultMeta[i]
+		if own(*p) {
+			continue
+		}
+		if len(dst) > empty {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, m.Raw[p.KeySpan.Start:p.Value.End]...)
+	}
+	return append(dst, '}')
 }
 
 // AppendProgress appends a notifications/progress for the client, made from the upstream's: the token is the client's own bytes,
