@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == verbatimArg {
 		os.Exit(verbatimChild(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == leakyArg {
+		os.Exit(leakyChild(os.Args[2:]))
+	}
 	upstream.MainIfChild()
 	os.Exit(withBinary(m))
 }

@@ -81,6 +81,12 @@ func verbatims() []verbatim {
 			result:     `{"_meta":{"example.com/b":1e2,"example.com/a":-0},"content":[{"type":"text","text":"x","_meta":{"n":1E2}}]}`,
 		},
 		{
+			name:       "blanks",
+			definition: `{ "name" : NAME , "inputSchema" : { "type" : "object" } }`,
+			arguments:  `{ "a" : 1 , "b":[ 1 ,2 ] }`,
+			result:     `{ "content" : [ ] , "structuredContent" : { "a" : 1 } }`,
+		},
+		{
 			name:       "error-result",
 			definition: plainDefinition,
 			arguments:  `{}`,

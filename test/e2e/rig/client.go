@@ -25,6 +25,7 @@ type Client struct {
 	URL    string
 	Key    string // "" presents nothing
 	Modern bool
+	Header http.Header // sent with every request, besides its own
 
 	http    http.Client
 	session string
@@ -145,8 +146,10 @@ func (c *Client) Send(ctx context.Context, id, body string, header http.Header) 
 		rq.Header.Set("MCP-Protocol-Version", LegacyVersion)
 		rq.Header.Set("Mcp-Session-Id", c.session)
 	}
-	for k, v := range header {
-		rq.Header[k] = v
+	for _, more := range []http.Header{c.Header, header} {
+		for k, v := range more {
+			rq.Header[k] = v
+		}
 	}
 	rs, err := c.http.Do(rq)
 	if err != nil {

@@ -3,8 +3,10 @@
 package rig
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 )
 
@@ -13,5 +15,11 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 
 func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// Alive reports whether a process exists.
-func Alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// Alive reports whether a process runs. One that has ended and that nobody has collected yet does not, where /proc can tell.
+func Alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || !bytes.Contains(stat, []byte(") Z "))
+}
