@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -93,8 +94,10 @@ func namedHouse(t *testing.T, a arrangement) (policy string, servers map[string]
 		a.sort(tools)
 		cfg := upstream.Config{Name: id, Tools: tools, PageSize: a.page}
 		if id == a.slow {
-			cfg.Hook = func(http.ResponseWriter, *http.Request, []byte) bool {
-				time.Sleep(30 * time.Millisecond)
+			cfg.Hook = func(_ http.ResponseWriter, _ *http.Request, body []byte) bool {
+				if bytes.Contains(body, []byte(`"tools/list"`)) {
+					time.Sleep(20 * time.Millisecond)
+				}
 				return false
 			}
 		}
@@ -172,6 +175,30 @@ func namedAndReached(t *testing.T, g *rig.Gateway, policy string, servers map[st
 		}
 		unreachable(t, scoped["foo"], "baz", servers)
 		unreachable(t, scoped["foo"], "foo__bar_baz", servers)
+	}
+
+	// The stdio face is the same house.
+	stdio := rig.StartStdio(t, binary, rig.Env(t, keyEnv), policy)
+	listed := rig.ReadList(t, stdio.Ask(t, "1", rig.Message("1", "tools/list", "", "", true)))
+	if got := slices.Sorted(maps.Keys(listed.Tools)); !slices.Equal(got, exposedNames()) || sum(listed.Withheld) != 3 {
+		t.Errorf("listed over stdio\n%q, withheld %v, want\n%q", got, listed.Withheld, exposedNames())
+	}
+	for i, x := range colliding() {
+		id, name := fmt.Sprint(i+2), x.exposed
+		if name == "" {
+			name = x.upstream + "__" + x.tool
+		}
+		before := totals(servers)
+		r := rig.Response{Message: stdio.Ask(t, id, rig.Message(id, "tools/call", `"name":`+rig.Quote(name)+`,"arguments":{}`, "", true))}
+		if want := "server=" + x.upstream + " tool=" + x.tool; x.exposed != "" && r.Text() != want {
+			t.Errorf("calling %s over stdio: %s, want %q", name, r.Message, want)
+		}
+		if x.exposed == "" && !maps.Equal(totals(servers), before) {
+			t.Errorf("calling %s over stdio reached an upstream: %s", name, r.Message)
+		}
+	}
+	if code := stdio.Close(t); code != 0 {
+		t.Errorf("the stdio gateway ended with %d: %s", code, stdio.Stderr.String())
 	}
 
 	// The operator is told the peers, before anybody calls and while it runs.
