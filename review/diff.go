@@ -308,9 +308,10 @@ func witnesses(before, after *assembly.Snapshot, p capabilityPair) []Witness {
 	for _, h := range young {
 		minimal(h.Issuer, nil, h.Selector)
 	}
-	for _, g := range old {
-		for _, h := range young {
-			if g.Issuer == h.Issuer && compatible(before, after, g, h) {
+	was, is := effects(before, p.before, old), effects(after, p.after, young)
+	for i, g := range old {
+		for j, h := range young {
+			if was[i] != is[j] && g.Issuer == h.Issuer && compatible(before, after, g, h) {
 				minimal(g.Issuer, g.Selector, h.Selector)
 			}
 		}
@@ -322,6 +323,60 @@ func witnesses(before, after *assembly.Snapshot, p capabilityPair) []Witness {
 		return strings.Compare(a.String(), b.String())
 	})
 	return all
+}
+
+// effects gives for every grant all that it can add to an answer about the capability, besides to whom and when. A pair with equal
+// effects is no witness of its own: the argument of Diff picks g and h of which one has what the other lacks. In a policy that
+// changed little, these are nearly all pairs.
+func effects(s *assembly.Snapshot, capability string, grants []access.Grant) []string {
+	account := func(g access.Grant) access.Handle {
+		i := slices.IndexFunc(g.Uses, func(u access.Use) bool { return u.Capability == capability })
+		return g.Uses[i].Account
+	}
+	onAccount := map[access.Handle]string{}
+	for _, g := range grants {
+		if a := account(g); onAccount[a] == "" {
+			onAccount[a] = accountEffect(s, a)
+		}
+	}
+	risk := riskOf(s, capability)
+	out := make([]string, len(grants))
+	for i, g := range grants {
+		var limits []string
+		for _, l := range g.Limits {
+			limits = append(limits, limitEffect(l))
+		}
+		slices.Sort(limits)
+		out[i] = fmt.Sprintf("%s %d %d %s", onAccount[account(g)], risk, g.Ask, limits)
+	}
+	return out
+}
+
+// accountEffect covers what an account adds whoever calls: whether it may be used, and the ceilings that any grant puts on it.
+func accountEffect(s *assembly.Snapshot, handle access.Handle) string {
+	var all []string
+	for _, a := range s.Declared.Accounts {
+		if a.Handle == handle {
+			all = append(all, fmt.Sprintf("%q %t", handle, a.Enabled))
+		}
+	}
+	for _, g := range s.Declared.Grants {
+		if !slices.ContainsFunc(g.Uses, func(u access.Use) bool { return u.Account == handle }) {
+			continue
+		}
+		for _, l := range g.Limits {
+			if l.Scope == access.OverAccount {
+				// Ceilings of grants with equal content share a counter, so the content counts.
+				all = append(all, fmt.Sprintf("%q %q %q %d %d %s", g.Issuer, ordered(g.Selector), g.Uses, g.From, g.Until, limitEffect(l)))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ";")
+}
+
+func limitEffect(l access.Limit) string {
+	return fmt.Sprintf("%d/%d/%d/%s", l.Calls, l.Window, l.Scope, l.Attribute)
 }
 
 // issuing tells whom an issuer vouches for on either side: the one subject of a static key, people, or both where its kind changed.
