@@ -100,7 +100,7 @@ type grant struct {
 	order    int
 	pointer  string
 	issuer   string
-	selector []Attribute
+	rest     []Attribute // the selector without what the index asks
 	from     int64
 	until    int64
 	ask      Ask
@@ -160,7 +160,7 @@ func Compile(d Declared) *Policy {
 	order := 0
 	for i := range d.Grants {
 		declared := &d.Grants[i]
-		g := &grant{order: i, pointer: declared.Pointer, issuer: declared.Issuer, selector: declared.Selector,
+		g := &grant{order: i, pointer: declared.Pointer, issuer: declared.Issuer,
 			from: declared.From, until: declared.Until, ask: declared.Ask}
 		uses := make([]*use, 0, len(declared.Uses))
 		var used []*account
@@ -206,6 +206,20 @@ func Compile(d Declared) *Policy {
 			}
 			order++
 		}
+		var rarest Attribute
+		if len(declared.Selector) > 0 {
+			rarest = declared.Selector[0]
+			for _, a := range declared.Selector[1:] {
+				if rarity[a] < rarity[rarest] {
+					rarest = a
+				}
+			}
+			for _, a := range declared.Selector {
+				if a != rarest {
+					g.rest = append(g.rest, a)
+				}
+			}
+		}
 		for j, u := range uses {
 			c := p.capabilities[declared.Uses[j].Capability]
 			if c == nil {
@@ -216,15 +230,9 @@ func Compile(d Declared) *Policy {
 				set = &candidateSet{}
 				c.byIssuer[g.issuer] = set
 			}
-			if len(g.selector) == 0 {
+			if len(declared.Selector) == 0 {
 				set.bare = append(set.bare, u)
 				continue
-			}
-			rarest := g.selector[0]
-			for _, a := range g.selector[1:] {
-				if rarity[a] < rarity[rarest] {
-					rarest = a
-				}
 			}
 			if set.byAttribute == nil {
 				set.byAttribute = map[Attribute][]*use{}
@@ -272,11 +280,9 @@ func (p *Policy) capability(id string) (*capability, bool) {
 	return c, ok
 }
 
+// matches asks for what the index has not asked: whoever comes here has the issuer and the rarest attribute.
 func (g *grant) matches(caller Caller) bool {
-	if g.issuer != caller.Issuer {
-		return false
-	}
-	for _, a := range g.selector {
+	for _, a := range g.rest {
 		if !caller.Has(a) {
 			return false
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"aduana/capabilities"
@@ -108,15 +109,34 @@ func objectSchema(raw []byte) string {
 	if !ok || string(raw[typ.Value.Start:typ.Value.End]) != `"object"` {
 		return `has not "type": "object"`
 	}
-	if at, ref, dangling := danglingReference(raw, raw, 0); dangling {
+	// All references are looked for in one walk: to follow each from the root would cost the square of what an upstream lists.
+	found := map[string]bool{}
+	danglingReference(raw, 0, func(pointer string) bool {
+		if len(found) <= maxReferences {
+			found[pointer] = false
+		}
+		return true
+	})
+	switch {
+	case len(found) == 0:
+		return ""
+	case len(found) > maxReferences:
+		return fmt.Sprintf("has more than %d different references", maxReferences)
+	}
+	find(raw, found)
+	at, ref, dangling := danglingReference(raw, 0, func(pointer string) bool { return found[pointer] })
+	if dangling {
 		return fmt.Sprintf("refers at %s to %.80q, which is not there", at, ref)
 	}
 	return ""
 }
 
-// danglingReference looks for a "$ref" into the schema itself that addresses nothing, and gives its pointer and text. It follows
+// maxReferences bounds the different references of one schema; those that people write have some dozens.
+const maxReferences = 4096
+
+// danglingReference looks for a "$ref" into the schema itself that is not there, and gives its pointer and text. It follows
 // no reference anywhere. What is nested beyond maxSchemaDepth cannot come here: the scan refused it.
-func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bool) {
+func danglingReference(raw []byte, depth int, there func(pointer string) bool) (at, ref string, dangling bool) {
 	if depth > maxSchemaDepth {
 		return "", "", false
 	}
@@ -136,7 +156,7 @@ func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bo
 					break
 				}
 				ref, err := jsonrpc.DecodeString(value)
-				if err != nil || strings.HasPrefix(ref, "#/") && !resolves(root, ref[1:]) {
+				if err != nil || strings.HasPrefix(ref, "#/") && !there(ref[1:]) {
 					return "/$ref", ref, true
 				}
 				continue
@@ -144,7 +164,7 @@ func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bo
 			if m.Kind != jsonrpc.Object && m.Kind != jsonrpc.Array {
 				continue
 			}
-			if at, ref, dangling := danglingReference(root, value, depth+1); dangling {
+			if at, ref, dangling := danglingReference(value, depth+1, there); dangling {
 				return "/" + escapePointer(m.Key) + at, ref, true
 			}
 		}
@@ -154,7 +174,7 @@ func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bo
 			return "", "", false
 		}
 		for i, e := range elements {
-			if at, ref, dangling := danglingReference(root, raw[e.Start:e.End], depth+1); dangling {
+			if at, ref, dangling := danglingReference(raw[e.Start:e.End], depth+1, there); dangling {
 				return fmt.Sprintf("/%d%s", i, at), ref, true
 			}
 		}
@@ -162,29 +182,60 @@ func danglingReference(root, raw []byte, depth int) (at, ref string, dangling bo
 	return "", "", false
 }
 
-func resolves(raw []byte, pointer string) bool {
-	for _, segment := range strings.Split(pointer, "/")[1:] {
-		segment = unescapePointer(segment)
-		switch kind(raw) {
-		case '{':
-			members, err := jsonrpc.ObjectMembers(nil, raw)
-			m, ok := members.Get(segment)
-			if err != nil || !ok {
-				return false
+// step is where pointers with a common beginning have come to.
+type step struct {
+	below map[string]*step
+	ends  []string // the pointers that end here, in every spelling
+}
+
+// find marks the pointers that address something.
+func find(raw []byte, found map[string]bool) {
+	root := &step{}
+	// any order: the tree is the same.
+	for pointer := range found {
+		segments := strings.Split(percentDecoded(pointer), "/")[1:]
+		if len(segments) > maxSchemaDepth {
+			continue // nothing is that deep
+		}
+		s := root
+		for _, segment := range segments {
+			segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
+			if s.below == nil {
+				s.below = map[string]*step{}
 			}
-			raw = raw[m.Value.Start:m.Value.End]
-		case '[':
-			elements, err := jsonrpc.ArrayElements(nil, raw)
-			i := index(segment)
-			if err != nil || i < 0 || i >= len(elements) {
-				return false
+			if s.below[segment] == nil {
+				s.below[segment] = &step{}
 			}
-			raw = raw[elements[i].Start:elements[i].End]
-		default:
-			return false
+			s = s.below[segment]
+		}
+		s.ends = append(s.ends, pointer)
+	}
+	root.mark(raw, found)
+}
+
+func (s *step) mark(raw []byte, found map[string]bool) {
+	for _, pointer := range s.ends {
+		found[pointer] = true
+	}
+	if len(s.below) == 0 {
+		return
+	}
+	switch kind(raw) {
+	case '{':
+		members, _ := jsonrpc.ObjectMembers(nil, raw) // the scan has taken these bytes
+		for _, m := range members {
+			if next := s.below[m.Key]; next != nil {
+				next.mark(raw[m.Value.Start:m.Value.End], found)
+			}
+		}
+	case '[':
+		elements, _ := jsonrpc.ArrayElements(nil, raw)
+		for i, e := range elements {
+			if next := s.below[strconv.Itoa(i)]; next != nil { // "00" is no index (RFC 6901 section 4)
+				next.mark(raw[e.Start:e.End], found)
+			}
 		}
 	}
-	return true
 }
 
 func kind(raw []byte) byte {
@@ -195,42 +246,28 @@ func kind(raw []byte) byte {
 	return raw[0]
 }
 
-func index(s string) int {
-	if s == "" || len(s) > 9 || len(s) > 1 && s[0] == '0' {
-		return -1
-	}
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return -1
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n
-}
-
 func escapePointer(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
-// unescapePointer also undoes percent-encoding, because a "$ref" is a URI fragment (RFC 6901 section 6).
-func unescapePointer(s string) string {
-	if strings.Contains(s, "%") {
-		var b strings.Builder
-		for i := 0; i < len(s); i++ {
-			if s[i] == '%' && i+2 < len(s) {
-				hi, lo := hexValue(s[i+1]), hexValue(s[i+2])
-				if hi >= 0 && lo >= 0 {
-					b.WriteByte(byte(hi<<4 | lo))
-					i += 2
-					continue
-				}
-			}
-			b.WriteByte(s[i])
-		}
-		s = b.String()
+// percentDecoded gives the pointer of a URI fragment: decoded as a whole, before it is taken apart (RFC 6901 section 6).
+func percentDecoded(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
 	}
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			hi, lo := hexValue(s[i+1]), hexValue(s[i+2])
+			if hi >= 0 && lo >= 0 {
+				b.WriteByte(byte(hi<<4 | lo))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 func hexValue(c byte) int {

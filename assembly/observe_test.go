@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,6 +52,9 @@ func TestObserve(t *testing.T) {
 		{"reference with a leading zero", `{"name":"t","inputSchema":{"type":"object","anyOf":[{}],"not":{"$ref":"#/anyOf/00"}}}`, "t", "which is not there"},
 		{"reference into a text", `{"name":"t","inputSchema":{"type":"object","not":{"$ref":"#/type/0"}}}`, "t", "which is not there"},
 		{"reference with escapes", `{"name":"t","inputSchema":{"type":"object","$defs":{"a/b~c d%":{}},"not":{"$ref":"#/$defs/a~1b~0c%20d%25"}}}`, "t", ""},
+		{"reference with escapes in small letters", `{"name":"t","inputSchema":{"type":"object","$defs":{"a/b":{},"é":{}},"not":{"$ref":"#/$defs/%c3%a9"}}}`, "t", ""},
+		{"an escaped slash is a slash, and inside a segment that is ~1", `{"name":"t","inputSchema":{"type":"object","$defs":{"a/b":{}},"not":{"$ref":"#/$defs/a%2fb"}}}`,
+			"t", "which is not there"},
 		{"reference with a percent sign of its own", `{"name":"t","inputSchema":{"type":"object","$defs":{"50%":{},"%zz":{}},"allOf":[{"$ref":"#/$defs/50%"},{"$ref":"#/$defs/%zz"}]}}`, "t", ""},
 		{"reference to another document is not followed", `{"name":"t","inputSchema":{"type":"object","not":{"$ref":"https://s.test/x#/y"}}}`, "t", ""},
 		{"a property called $ref is no reference", `{"name":"t","inputSchema":{"type":"object","properties":{"$ref":{"type":"string"}}}}`, "t", ""},
@@ -87,6 +91,30 @@ func TestObserve(t *testing.T) {
 				t.Errorf("Accept: %v", err)
 			}
 		})
+	}
+}
+
+// TestObserveIsBounded: references cost work in proportion to what is listed, not to its square; the first of these would otherwise
+// take a minute. What people write is taken.
+func TestObserveIsBounded(t *testing.T) {
+	distinct := func(n int) string {
+		var refs, defs strings.Builder
+		for i := range n {
+			fmt.Fprintf(&refs, `{"$ref":"#/$defs/d%d"},`, i)
+			fmt.Fprintf(&defs, `"d%d":{},`, i)
+		}
+		return `{"type":"object","allOf":[` + refs.String() + `{}],"$defs":{` + defs.String() + `"x":{}}}`
+	}
+	for _, tt := range []struct{ name, schema, problem string }{
+		{"one reference, many times", `{"type":"object","allOf":[` + strings.Repeat(`{"$ref":"#/$defs/x"},`, 50_000) + `{}],"$defs":{"x":{}}}`, ""},
+		{"4096 references", distinct(4096), ""},
+		{"4097 references", distinct(4097), "inputSchema has more than 4096 different references"},
+		{"a reference longer than anything is deep", `{"type":"object","not":{"$ref":"#` + strings.Repeat("/a", 100_000) + `"}}`,
+			`inputSchema refers at /not/$ref to "#` + strings.Repeat("/a", 39) + `/", which is not there`},
+	} {
+		if o := assembly.Observe([]byte(`{"name":"t","inputSchema":` + tt.schema + `}`)); o.Problem != tt.problem {
+			t.Errorf("%s: problem %q, want %q", tt.name, o.Problem, tt.problem)
+		}
 	}
 }
 

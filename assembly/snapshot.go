@@ -124,15 +124,13 @@ func (s *Snapshot) enter(in Input) {
 				accepted[t.Name] = true
 			}
 		}
+		times := map[string]int{}
 		for _, t := range in.Lock.Upstreams[id].Tools {
 			accepted[t.Pin.Identity.Name] = true
+			times[t.Pin.Identity.Name]++
 		}
-		times := map[string]int{}
 		for _, t := range u.Tools {
-			times[t.Name] = 1
-		}
-		for name := range accepted {
-			times[name] = 1
+			times[t.Name] = max(times[t.Name], 1)
 		}
 		for _, o := range in.Observed[id] {
 			within := map[string]int{}
@@ -638,6 +636,7 @@ func hashOf(in Input) string {
 			for _, t := range o.Tools {
 				lines = append(lines, fmt.Sprintf("%q %q %s %q", o.Account, t.Name, t.Definition.Digest(), t.Problem))
 			}
+			lines = append(lines, fmt.Sprintf("%q %d", o.Account, len(o.Tools)))
 		}
 		slices.Sort(lines)
 		fmt.Fprintf(h, "observed %s\n%s\n", id, strings.Join(lines, "\n"))

@@ -42,11 +42,16 @@ type Finding struct {
 	Reason   Withheld
 	Peers    []Identity
 	Detail   string
+	Served   bool // naming.similar: warn lets it stand
 }
 
 // String is one line that names both sides.
 func (f Finding) String() string {
-	s := fmt.Sprintf("withheld %s: %s", f.Identity, f.Reason)
+	word := "withheld"
+	if f.Served {
+		word = "served all the same"
+	}
+	s := fmt.Sprintf("%s %s: %s", word, f.Identity, f.Reason)
 	for _, p := range f.Peers {
 		s += " with " + p.Canonical()
 	}
@@ -128,10 +133,11 @@ func newLedger(things []Listed, expose func(Identity) ExposedName, o LedgerOptio
 			continue
 		}
 		if peers := rivals(t, folded[foldKey{id.Kind, id.Upstream, fold(id.Name)}]); peers != nil {
-			l.find(id, SimilarName, peers, "the names differ only by letter case")
+			l.withhold(id, SimilarName, peers, "the names differ only by letter case")
 			if !o.WarnCase {
 				continue
 			}
+			l.findings[len(l.findings)-1].Served = true
 		}
 		l.byExposed[exposedKey{id.Kind, name}] = id
 		l.byIdentity[id] = name
@@ -161,10 +167,6 @@ func rivals(t Listed, group []Listed) []Identity {
 }
 
 func (l *Ledger) withhold(id Identity, why Withheld, peers []Identity, detail string) {
-	l.find(id, why, peers, detail)
-}
-
-func (l *Ledger) find(id Identity, why Withheld, peers []Identity, detail string) {
 	l.findings = append(l.findings, Finding{Identity: id, Reason: why, Peers: peers, Detail: detail})
 }
 

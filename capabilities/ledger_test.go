@@ -138,8 +138,8 @@ func TestLedger(t *testing.T) {
 			things:  newcomers(tool("s", "stock_query"), tool("s", "Stock_Query")),
 			options: capabilities.LedgerOptions{WarnCase: true},
 			served:  map[string]string{"mcp:s:stock_query": "s__stock_query", "mcp:s:Stock_Query": "s__Stock_Query"},
-			findings: []string{"withheld mcp:s:Stock_Query: similar_name with mcp:s:stock_query (the names differ only by letter case)",
-				"withheld mcp:s:stock_query: similar_name with mcp:s:Stock_Query (the names differ only by letter case)"},
+			findings: []string{"served all the same mcp:s:Stock_Query: similar_name with mcp:s:stock_query (the names differ only by letter case)",
+				"served all the same mcp:s:stock_query: similar_name with mcp:s:Stock_Query (the names differ only by letter case)"},
 		},
 		{
 			name:   "case peers of two upstreams are strangers",

@@ -66,7 +66,7 @@ func Resolve(rule Rule, risk Risk) State {
 	switch {
 	case rule == Never:
 		return Enabled
-	case rule == Destructive && risk != DestructiveRisk:
+	case rule == Destructive && risk < DestructiveRisk:
 		return Enabled
 	}
 	return Ask
