@@ -76,9 +76,8 @@ type Side struct {
 //
 // Few witnesses are enough, because selectors are positive conjunctions and a compiled policy has no ambiguous grants. Say that a
 // principal P, matching the grants B before and A after, sees a change. Access: P is allowed on one side only, say before, by
-// some g in B. If A is empty, the minimal principal of g matches a non-empty part of B and nothing after. If A is not empty, its
-// grants are all of one disabled account, and the minimal principal of g and any h in A together matches some of B and some of
-// A: allowed before, disabled after. Account, ceilings and ask: both sides allow; take g in B and h in A, of which g (or h) carries
+// some g in B. The minimal principal of g matches a non-empty part of B, and of A nothing, or grants whose account is disabled:
+// allowed before, denied after. Account, ceilings and ask: both sides allow; take g in B and h in A, of which g (or h) carries
 // what the other side lacks, or both the strictest ask; the minimal principal of both matches parts of B and A that still differ.
 // So the minimal principals of every single selector and of every compatible pair across the two sides suffice, at one instant of
 // every interval between the beginnings and ends of grants.
@@ -325,7 +324,7 @@ func witnesses(before, after *assembly.Snapshot, p capabilityPair) []Witness {
 	return all
 }
 
-// effects gives for every grant all that it can add to an answer about the capability, besides to whom and when. A pair with equal
+// effects gives for every grant all that it can add to a permit of the capability, besides to whom and when. A pair with equal
 // effects is no witness of its own: the argument of Diff picks g and h of which one has what the other lacks. In a policy that
 // changed little, these are nearly all pairs.
 func effects(s *assembly.Snapshot, capability string, grants []access.Grant) []string {
@@ -352,14 +351,9 @@ func effects(s *assembly.Snapshot, capability string, grants []access.Grant) []s
 	return out
 }
 
-// accountEffect covers what an account adds whoever calls: whether it may be used, and the ceilings that any grant puts on it.
+// accountEffect covers what an account adds whoever calls: its handle, and the ceilings that any grant puts on it.
 func accountEffect(s *assembly.Snapshot, handle access.Handle) string {
-	var all []string
-	for _, a := range s.Declared.Accounts {
-		if a.Handle == handle {
-			all = append(all, fmt.Sprintf("%q %t", handle, a.Enabled))
-		}
-	}
+	all := []string{string(handle)}
 	for _, g := range s.Declared.Grants {
 		if !slices.ContainsFunc(g.Uses, func(u access.Use) bool { return u.Account == handle }) {
 			continue
@@ -371,7 +365,7 @@ func accountEffect(s *assembly.Snapshot, handle access.Handle) string {
 			}
 		}
 	}
-	slices.Sort(all)
+	slices.Sort(all[1:])
 	return strings.Join(all, ";")
 }
 

@@ -145,6 +145,32 @@ func TestDiffStories(t *testing.T) {
 	}
 }
 
+// Some changes are seen only by those whom one grant covered before and another one does after. What they differ in may even be a
+// ceiling that somebody else's grant puts on the account.
+func TestDiffNeedsPairs(t *testing.T) {
+	const text = `version: 1
+capabilities: [{ id: c }]
+upstreams:
+  - { id: u, transport: { kind: mcp-http, url: "https://u.example/mcp" }, tools: [{ name: t, capability: c }] }
+accounts: [{ id: x, secret: { ref: "env://X" } }]
+principals: { issuers: [{ id: i, kind: oidc, attributes: { a: "claim:a", b: "claim:b" } }, { id: j, kind: oidc }] }
+grants:
+  - { to: { issuer: i, attributes: { a: "1" } }, capabilities: [c], using: x }
+  - { to: { issuer: j }, capabilities: [c], using: x, limits: { calls: 5, per: 1h, over: account }, until: 2026-06-01T00:00:00Z }
+`
+	after := strings.Replace(strings.Replace(text, `a: "1"`, `b: "1"`, 1), "2026-06-01", "2026-05-01", 1)
+	var got []string
+	for _, c := range review.Diff(snapshot(t, text), snapshot(t, after), nil) {
+		if c.Kind == review.CeilingSet {
+			got = append(got, told(c))
+		}
+	}
+	want := []string{"ceiling mcp:u:t i [a=1 b=1] 2026-05-01T00:00:00.000: x [5 per 1h over account] ask=1/enabled → x [] ask=1/enabled"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 // A change between two policies is the opposite change between the two, read backwards.
 func TestDiffBackwards(t *testing.T) {
 	after := edit(t, "team: sales, role: manager", "team: sales", "calls: 20,", "calls: 25,")
