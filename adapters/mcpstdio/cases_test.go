@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -174,6 +175,29 @@ func TestC12PoliteChildEndsAtOnce(t *testing.T) {
 		t.Errorf("closing took %v although the child ends with its input", took)
 	}
 	gone(t, grandchild, time.Second)
+}
+
+// A process that leaves the group is out of reach, but must not hold up the close with the pipes that it holds.
+func TestC12GrandchildOutOfReach(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.shell("")
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("no setsid here")
+	}
+	program, args, err := upstream.Command("-tools", "echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := h.open(h.command("/bin/sh", append([]string{"-c", `setsid sleep 5 & exec "$0" "$@"`, program}, args...)...))
+	wantText(t, call(soon(), s, "echo", `{"text":"hi"}`), "hi")
+	started := time.Now()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(started); took > 3*time.Second {
+		t.Errorf("closing took %v", took)
+	}
 }
 
 func TestC12DeathFailsEveryPendingCall(t *testing.T) {
@@ -349,6 +373,7 @@ func TestX06LinesThatAreNoMessages(t *testing.T) {
 		s := h.open(h.ruffian())
 		wantText(t, call(soon(), s, "babble", `{"n":99}`), "babbled")
 		wantText(t, call(soon(), s, "babble", `{"n":99}`), "babbled")
+		wantText(t, call(soon(), s, "chatter", ""), "chattered")
 		wantFailure(t, call(soon(), s, "babble", `{"n":100}`), gateway.FailedProtocol, gateway.MaybeSent)
 		<-s.Done()
 	})
@@ -404,6 +429,9 @@ func TestX08WrapperAndArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, server, time.Second)
+	if !strings.Contains(h.log.String(), `status="signal: terminated"`) {
+		t.Errorf("the group was not asked to end before it was killed:\n%s", h.log)
+	}
 
 	s = h.open(h.command(program, args...))
 	var got []string

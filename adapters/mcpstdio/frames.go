@@ -53,7 +53,7 @@ func (f *frames) next() (line, error) {
 		return line{text: text}, nil
 	}
 	limit := min(f.max, f.less(piece))
-	buf := append(make([]byte, 0, 4*pieceBytes), piece...)
+	buf := append(make([]byte, 0, 2*pieceBytes), piece...)
 	over := false
 	for {
 		if !over && len(bytes.TrimSuffix(buf, []byte{'\n'})) > limit {

@@ -91,11 +91,15 @@ func newGateway(t testing.TB, up gateway.Upstream, command string, args []string
 	r := compile("use")
 	var locked assembly.LockedUpstream
 	locked.Binding = assembly.BindingOf(&r.Policy.Upstreams[0]).Digest()
+	var real map[string]string
+	if up != nil {
+		real = definitions(t, up, r.Policy)
+	}
 	var raw []string
 	for _, name := range []string{"echo", "sleep", "progress", "dump"} {
 		definition := `{"name":"` + name + `","description":"d","inputSchema":{"type":"object"}}`
 		if up != nil {
-			definition = builtinDefinition(t, up, r.Policy, name)
+			definition = real[name]
 		}
 		raw = append(raw, definition)
 		l, err := assembly.Accept("fake", assembly.Observe([]byte(definition)), capabilities.NoVerdict, "test", "2026-01-01T00:00:00Z")
@@ -472,8 +476,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// builtinDefinition asks the real upstream for the definition of one of its tools.
-func builtinDefinition(t testing.TB, up gateway.Upstream, p *policy.Policy, name string) string {
+// definitions asks the real upstream for the definitions of its tools, by name.
+func definitions(t testing.TB, up gateway.Upstream, p *policy.Policy) map[string]string {
 	t.Helper()
 	s, err := up.Open(soon(), gateway.Target{Upstream: &p.Upstreams[0]})
 	if err != nil {
@@ -484,19 +488,18 @@ func builtinDefinition(t testing.TB, up gateway.Upstream, p *policy.Policy, name
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := map[string]string{}
 	for _, l := range tools {
-		if strings.Contains(string(l.Raw), `"name":"`+name+`"`) {
-			return string(l.Raw)
-		}
+		out[assembly.Observe(l.Raw).Name] = string(l.Raw)
 	}
-	t.Fatalf("no tool %s", name)
-	return ""
+	return out
 }
 
 // The whole way: a client, the gateway, a child, over pipes on both sides, in the four combinations of eras.
 func TestBothFaces(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era+" child", func(t *testing.T) {
+			t.Parallel()
 			h := newHouse(t)
 			program := h.target("-tools", "echo,sleep,progress,dump", "-era", era)
 			var args []string

@@ -276,6 +276,14 @@ func (h *ruffian) call(m *incoming, id string) {
 			say("I am a log line")
 		}
 		text(id, "babbled")
+	case "chatter": // log lines, with a message among them
+		for i := range 120 {
+			say("I am a log line")
+			if i == 60 {
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+			}
+		}
+		text(id, "chattered")
 	case "ask":
 		say(`{"jsonrpc":"2.0","id":"q1","method":"ping"}`)
 		say(`{"jsonrpc":"2.0","id":%s,"method":"sampling/createMessage","params":{}}`, id) // the id of our own request
