@@ -223,7 +223,7 @@ func (f *front) next() string {
 	}
 }
 
-// want sends a line and compares what comes back; DECISION stands for any decision id, SPACE for any run of blanks.
+// want sends a line and compares what comes back.
 func (f *front) want(line, want string) {
 	f.t.Helper()
 	f.send(line)
@@ -278,8 +278,12 @@ func TestServerModern(t *testing.T) {
 	if got := f.next(); !strings.Contains(got, `"supportedVersions":["2026-07-28",`) {
 		t.Errorf("got %s", got)
 	}
-	f.want(modern("2", "tools/call", `"name":"fake__echo"`),
-		`{"jsonrpc":"2.0","id":2,"result":{"content": [      {"type": "text", "text": "echo"}   ],"resultType":"complete"}}`)
+	f.send(modern("2", "tools/call", `"name":"fake__echo"`))
+	var flat bytes.Buffer
+	json.Compact(&flat, []byte(f.next()))
+	if want := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"echo"}],"resultType":"complete"}}`; flat.String() != want {
+		t.Errorf("got  %s\nwant %s", &flat, want)
+	}
 	f.want(`{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
 		`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"params._meta must hold io.modelcontextprotocol/clientCapabilities, an object"}}`)
 	f.want(modern("4", "ping", ""), `{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"method not found: ping"}}`)
