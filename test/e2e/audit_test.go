@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +106,19 @@ grants: [{ to: { issuer: local }, capabilities: [s.echo] }]
 		without := strings.Join(lines[:i], "") + strings.Join(lines[i+1:], "") + "\n"
 		if _, err := auditfile.Verify(strings.NewReader(without)); !auditfile.IsBroken(err) {
 			t.Errorf("line %d is missing, and nobody saw: %v", i+1, err)
+		}
+	}
+	// Somebody who knows the format changes a line and seals it anew: the line after it says so.
+	for i := range len(lines) - 1 {
+		body, _, ok := strings.Cut(strings.Replace(lines[i], `"at":"20`, `"at":"30`, 1), `,"hash":"`)
+		if !ok {
+			t.Fatalf("line %d has no hash: %s", i+1, lines[i])
+		}
+		forged := fmt.Sprintf("%s,\"hash\":\"%x\"}\n", body, sha256.Sum256([]byte(body)))
+		text := strings.Join(lines[:i], "") + forged + strings.Join(lines[i+1:], "") + "\n"
+		var broken *auditfile.Broken
+		if _, err := auditfile.Verify(strings.NewReader(text)); !errors.As(err, &broken) || broken.Line != int64(i+2) {
+			t.Errorf("line %d was forged, and line %d does not say so: %v", i+1, i+2, err)
 		}
 	}
 }
