@@ -40,7 +40,7 @@ var importTable = []importLine{
 	{packages: "adapters/*", ours: with("assembly", "gateway", "internal/...")},
 	{packages: "adapters/*/internal/...", ours: []string{"internal/..."}},
 	{packages: "internal/...", ours: []string{"internal/..."}},
-	{packages: "cmd/...", ours: []string{"..."}, third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}},
+	{packages: "cmd/...", ours: []string{"..."}, third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3"}},
 
 	// Whole-system tests and their tools. Nothing of theirs reaches the binary: TestDependencies sees to it.
 	{packages: "test/...", ours: []string{"..."}, third: []string{"..."}},
