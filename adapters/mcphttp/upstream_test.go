@@ -191,6 +191,7 @@ func TestTLS(t *testing.T) {
 	if c := callTool(t, s, `{"name":"echo"}`); c.Failure != nil {
 		t.Error(c.Failure)
 	}
+	s.Close() // before the server, which waits for its streams
 }
 
 // TestC15Replies sends one reply in every form that it may take, and in forms that are none.
