@@ -60,12 +60,37 @@ func (g *Gateway) observe(id capabilities.UpstreamID, o assembly.Observation) {
 	}
 	in.Observed[id] = have
 	before := g.Snapshot()
-	after := g.swap(in)
+	g.tell(before, g.swap(in))
+}
+
+// tell logs what an upstream changed since the snapshot before: what is withheld for it, and what goes on being served as it was
+// accepted. Never the changed text itself: it may be written for whoever reads it.
+func (g *Gateway) tell(before, after *assembly.Snapshot) {
+	known := make(map[string]bool, len(before.Findings)+len(before.Reports))
+	for _, f := range before.Findings {
+		known[f.String()] = true
+	}
+	for _, r := range before.Reports {
+		known[changedMembers(r)] = true
+	}
 	for _, f := range after.Findings {
-		if !slices.ContainsFunc(before.Findings, func(x capabilities.Finding) bool { return x.String() == f.String() }) {
+		if !known[f.String()] {
 			g.cfg.Log.Warn("withheld", "identity", f.Identity.Canonical(), "reason", string(f.Reason), "finding", f.String())
 		}
 	}
+	for _, r := range after.Reports {
+		if !known[changedMembers(r)] {
+			g.cfg.Log.Warn("changed at the upstream, served as accepted", "change", changedMembers(r))
+		}
+	}
+}
+
+func changedMembers(r assembly.Report) string {
+	text := r.Identity.Canonical() + ":"
+	for _, c := range r.Changes {
+		text += " " + c.Member
+	}
+	return text
 }
 
 // swap assembles, publishes and tells. The caller holds the keeper's lock, so that snapshots follow each other in one order.
