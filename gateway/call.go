@@ -284,6 +284,10 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 	if session == nil {
 		f.giveBack(ctx, r)
 		f.finish(ctx, outcome, NotSent, detail)
+		if outcome == CredentialFailed {
+			// Where a secret is kept is for the record, not for the caller.
+			detail = "account " + string(f.permit.Account) + "; the operator finds the reason under this decision's id"
+		}
 		f.answer(outcome, detail)
 		return
 	}

@@ -120,7 +120,7 @@ func TestCallOutcomes(t *testing.T) {
 			change:  func(w *world) { w.audit.fail[gateway.EventIntent] = errors.New("disk full") },
 			outcome: "audit_unavailable", code: "granted", says: "not made"},
 		{name: "the credential is missing", team: "sales", tool: "crm__get", after: func(w *world) { w.vault.Set("env://READER", "") },
-			outcome: "credential_failed", code: "granted", says: "env://READER", sent: "no", givenBack: true},
+			outcome: "credential_failed", code: "granted", says: "account reader", sent: "no", givenBack: true},
 		{name: "the upstream is down", team: "sales", tool: "crm__get", change: func(w *world) {
 			w.up.OpenError = func(gateway.Target) error {
 				return &gateway.Failure{Class: gateway.FailedDial, Detail: "crm at 127.0.0.1:1"}
