@@ -174,11 +174,15 @@ func (p *pool) open(e *pooled, t Target) {
 		e.failures = 0
 		e.listed = p.g.cfg.Clock()
 	}
-	dead := e.retired
+	dead, again := e.retired, e.again
+	e.again = false
 	close(e.ready)
 	p.mu.Unlock()
-	if err == nil && dead {
+	switch {
+	case err == nil && dead:
 		e.UpstreamSession.Close()
+	case err == nil && again: // it changed while the first list was read
+		p.relist(e)
 	}
 }
 
@@ -205,11 +209,11 @@ func (p *pool) list(ctx context.Context, e *pooled) error {
 // relist lists again after a list_changed or after time. A storm of notices gives one listing now and one after it.
 func (p *pool) relist(e *pooled) {
 	p.mu.Lock()
-	if p.shut || e.retired || !e.opened() || e.err != nil {
+	if p.shut || e.retired || e.opened() && e.err != nil {
 		p.mu.Unlock()
 		return
 	}
-	if e.listing {
+	if e.listing || !e.opened() {
 		e.again = true
 		p.mu.Unlock()
 		return

@@ -197,8 +197,13 @@ func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, 
 
 	if s.stdio {
 		p.note("%s serves stdio, policy %s", productVersion, h.gateway.Snapshot().Version)
+		// A client that is gone must end this process by the end of its input, after what runs has ended, and not by a signal.
+		signal.Ignore(syscall.SIGPIPE)
+		connected, hangUp := context.WithCancel(context.Background())
+		defer hangUp()
+		context.AfterFunc(ctx, func() { h.gateway.Drain(); hangUp() })
 		key := func() string { return os.Getenv(s.keyEnv) }
-		if err := mcpstdio.Serve(ctx, h.gateway, stdin, p.out, mcpstdio.ServerOptions{Key: key, Log: h.log}); err != nil {
+		if err := mcpstdio.Serve(connected, h.gateway, stdin, p.out, mcpstdio.ServerOptions{Key: key, Log: h.log}); err != nil {
 			return cannot(err, "")
 		}
 		return nil
