@@ -25,9 +25,10 @@ type view struct {
 
 type rendered struct {
 	digest [sha256.Size]byte
+	scope  capabilities.UpstreamID
 	tools  []*assembly.Tool
-	pages  [][]byte // each `"tools":[…]`
-	names  map[string]bool
+	pages  [][]byte // each `"tools":[…]`; nil when nobody asked lately. Read and set under the lock of views.
+	bytes  int      // of pages
 }
 
 // views keeps the views of one snapshot. They are made on demand and die with it.
@@ -35,6 +36,8 @@ type views struct {
 	mu       sync.Mutex
 	byCaller map[viewKey]view
 	bySet    map[[sha256.Size]byte]*rendered
+	fresh    []*rendered // those with pages, the least recently made first
+	bytes    int         // of all pages
 }
 
 type viewKey struct {
@@ -42,8 +45,12 @@ type viewKey struct {
 	caller string
 }
 
-// maxViews bounds what one snapshot keeps; past it the cache starts anew.
-const maxViews = 10_000
+// maxViews bounds what one snapshot keeps; past it the cache starts anew. maxPages bounds the bytes of rendered pages: rendering
+// 10,000 tools costs less than sending them, so that keeping every view's pages would buy little for much memory.
+const (
+	maxViews = 10_000
+	maxPages = 16 << 20
+)
 
 func (g *Gateway) view(s *standing, p principals.Principal, scope capabilities.UpstreamID, at int64) view {
 	key := viewKey{scope, callerKey(p)}
@@ -55,12 +62,13 @@ func (g *Gateway) view(s *standing, p principals.Principal, scope capabilities.U
 	if s.views.byCaller == nil || len(s.views.byCaller) >= maxViews {
 		s.views.byCaller = map[viewKey]view{}
 		s.views.bySet = map[[sha256.Size]byte]*rendered{}
+		s.views.fresh, s.views.bytes = nil, 0
 	}
 	tools, withheld := s.View(assembly.CallerOf(p), scope, at)
 	digest := setDigest(s.Hash, scope, tools)
 	r, ok := s.views.bySet[digest]
 	if !ok {
-		r = render(digest, scope, tools, g.cfg.PageSize)
+		r = &rendered{digest: digest, scope: scope, tools: tools}
 		s.views.bySet[digest] = r
 	}
 	v := view{rendered: r, withheld: withheldMembers(withheld), until: s.ValidUntil(at)}
@@ -91,27 +99,45 @@ func setDigest(hash string, scope capabilities.UpstreamID, tools []*assembly.Too
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-func render(digest [sha256.Size]byte, scope capabilities.UpstreamID, tools []*assembly.Tool, size int) *rendered {
-	r := &rendered{digest: digest, tools: tools, names: make(map[string]bool, len(tools))}
-	for start := 0; start == 0 || start < len(tools); start += size {
-		part := tools[start:min(start+size, len(tools))]
+// page gives the bytes of a page, rendering all of them if they are not kept; false when there is no such page.
+func (v *views) page(r *rendered, number, size int) ([]byte, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r.pages == nil {
+		r.render(size)
+		v.fresh = append(v.fresh, r)
+		v.bytes += r.bytes
+		for v.bytes > maxPages && len(v.fresh) > 1 {
+			old := v.fresh[0]
+			v.fresh = v.fresh[1:]
+			v.bytes -= old.bytes
+			old.pages = nil
+		}
+	}
+	if number >= len(r.pages) {
+		return nil, false
+	}
+	return r.pages[number], true
+}
+
+func (r *rendered) render(size int) {
+	r.bytes = 0
+	for start := 0; start == 0 || start < len(r.tools); start += size {
+		part := r.tools[start:min(start+size, len(r.tools))]
 		room := len(`"tools":[]`) + len(part)
 		for _, t := range part {
-			room += len(t.Listed(scope))
+			room += len(t.Listed(r.scope))
 		}
 		page := append(make([]byte, 0, room), `"tools":[`...)
 		for i, t := range part {
 			if i > 0 {
 				page = append(page, ',')
 			}
-			page = append(page, t.Listed(scope)...)
+			page = append(page, t.Listed(r.scope)...)
 		}
 		r.pages = append(r.pages, append(page, ']'))
+		r.bytes += room
 	}
-	for _, t := range tools {
-		r.names[shownName(t, scope)] = true
-	}
-	return r
 }
 
 // shownName is the name by which a tool is listed and called on an endpoint.
@@ -148,21 +174,26 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 	at := g.cfg.Clock().UnixMilli()
 	s := g.current.Load()
 	v := g.view(s, rq.Principal, rq.Scope, at)
-	page := 0
+	number := 0
 	if c, ok := rq.Message.Params.Get("cursor"); ok && c.Kind != jsonrpc.Null {
 		text, err := rq.Message.String(c)
 		from, known := g.seal.openCursor(rq.Principal.ID(), text)
 		// A cursor of an older snapshot or another view is refused, not guessed at: the client lists anew and sees each tool once.
-		if err != nil || !known || from.view != v.digest || int(from.offset) >= len(v.pages) {
+		if err != nil || !known || from.view != v.digest {
 			g.fail(rq, reply, mcp.InvalidParams("this cursor is not of the current list; start again without one"))
 			return
 		}
-		page = int(from.offset)
+		number = int(from.offset)
+	}
+	page, ok := s.views.page(v.rendered, number, g.cfg.PageSize)
+	if !ok {
+		g.fail(rq, reply, mcp.InvalidParams("this list has no such page; start again without a cursor"))
+		return
 	}
 	tail := make([]byte, 0, 512)
-	if page+1 < len(v.pages) {
+	if (number+1)*g.cfg.PageSize < len(v.tools) {
 		tail = append(tail, `,"nextCursor":`...)
-		tail = jsonrpc.AppendString(tail, g.seal.sealCursor(rq.Principal.ID(), cursor{v.digest, uint32(page + 1)}))
+		tail = jsonrpc.AppendString(tail, g.seal.sealCursor(rq.Principal.ID(), cursor{v.digest, uint32(number + 1)}))
 	}
 	if rq.Era == mcp.Modern {
 		ttl := g.cfg.ListTTL.Milliseconds()
@@ -188,7 +219,7 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 	}
 	tail = append(tail, `}}`...)
 	head := append(responseHead(make([]byte, 0, 96), rq.Message.ID()), '{')
-	reply.Answer(mcp.StatusOK, head, v.pages[page], tail)
+	reply.Answer(mcp.StatusOK, head, page, tail)
 }
 
 // similar gives up to three visible names that a caller may have meant. It looks only at what the caller sees, so that it tells

@@ -121,7 +121,8 @@ func (s *serving) run(ctx context.Context, p *printer, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // reading a large policy and lock leaves many times their size behind
+	d.snapshot, d.result = nil, policy.Result{} // the gateway assembled its own
+	debug.FreeOSMemory()                        // reading a large policy and lock leaves many times their size behind
 	err = s.serve(ctx, p, h, d, stdin)
 	if closing := h.close(); err == nil && closing != nil {
 		err = cannot(fmt.Errorf("stop: %w", closing), "")
