@@ -3,8 +3,6 @@ package mcphttp
 import (
 	"bytes"
 	"errors"
-	"maps"
-	"net/http"
 	"strings"
 
 	"aduana/gateway"
@@ -140,24 +138,23 @@ func token(s string) bool {
 	return s != ""
 }
 
-// callHeaders gives the headers of a tools/call.
-func (s *session) callHeaders(c *gateway.UpstreamCall) http.Header {
-	h := s.headers(mcp.MethodToolsCall, c.Name)
+// mirrored gives the header lines for the arguments of a call that its tool wants in headers too.
+func (s *session) mirrored(c *gateway.UpstreamCall) string {
 	byName := s.params.Load()
-	if s.era != mcp.Modern || byName == nil || len((*byName)[c.Name]) == 0 {
-		return h
+	if byName == nil || len((*byName)[c.Name]) == 0 {
+		return ""
 	}
 	arguments, ok := c.Request.Params.Get("arguments")
 	if !ok || arguments.Kind != jsonrpc.Object {
-		return h
+		return ""
 	}
-	h = maps.Clone(h)
+	lines := ""
 	for _, p := range (*byName)[c.Name] {
 		if value, ok := lookup(c.Request.Bytes(arguments.Value), p.path); ok {
-			h[http.CanonicalHeaderKey("Mcp-Param-"+p.header)] = []string{value}
+			lines += "Mcp-Param-" + p.header + ": " + value + "\r\n"
 		}
 	}
-	return h
+	return lines
 }
 
 // lookup gives the header text of the argument at a path; absent and null have none.

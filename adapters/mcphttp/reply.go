@@ -19,11 +19,10 @@ type reply struct {
 	s          *Server
 	w          http.ResponseWriter
 	rc         *http.ResponseController
-	id         []byte
 	credential gateway.Credential
 	principal  principals.Principal
-	cancel     context.CancelFunc
-	watched    bool // the credential is looked at again before every event
+	watched    bool               // the credential is looked at again before every event
+	cancel     context.CancelFunc // of a watched one
 
 	mu     sync.Mutex // the comments between events come from a timer
 	stream bool

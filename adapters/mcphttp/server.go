@@ -295,11 +295,13 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, scope capabilities
 		s.status(w, http.StatusAccepted)
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	x.reply = reply{s: s, w: w, rc: http.NewResponseController(w), id: m.ID(), credential: c, principal: p, cancel: cancel,
+	x.reply = reply{s: s, w: w, rc: http.NewResponseController(w), credential: c, principal: p}
+	if m.Method() == mcp.MethodListen {
 		// Only a listening stream outlives its authentication by more than one call.
-		watched: m.Method() == mcp.MethodListen}
+		x.reply.watched = true
+		ctx, x.reply.cancel = context.WithCancel(ctx)
+		defer x.reply.cancel()
+	}
 	defer x.reply.end()
 	s.g.Handle(ctx, rq, &x.reply)
 }

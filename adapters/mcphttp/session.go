@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -16,22 +15,24 @@ import (
 	"aduana/gateway"
 	"aduana/internal/jsonrpc"
 	"aduana/internal/mcp"
+	"aduana/internal/wire"
 )
 
 // session is one conversation with a server under one account.
 type session struct {
 	u       *Upstream
-	place   string        // the upstream's id and host:port, all that failures say of it
-	base    http.Header   // of every request; never changed once the session is open
-	request *http.Request // what every POST is copied from
+	place   string // the upstream's id and host:port, all that failures say of it
+	own     string // the header lines of every request
+	target  string // of its request line
+	pool    *wire.Pool
 	changed func()
 
 	era       mcp.Era
-	version   string // negotiated, legacy
-	sessionID string // the upstream's, legacy; empty when it gave none
-	listens   bool   // it said that it announces changes of its list
-	legacy    http.Header
-	calls     sync.Map // of modern tools/call by tool name: http.Header
+	version   string   // negotiated, legacy
+	sessionID string   // the upstream's, legacy; empty when it gave none
+	listens   bool     // it said that it announces changes of its list
+	legacy    string   // the header lines of every legacy request
+	calls     sync.Map // heads of modern tools/call by tool name: string
 	cached    atomic.Int64
 	params    atomic.Pointer[map[string][]paramHeader] // by tool name
 
@@ -111,9 +112,7 @@ func (s *session) Close() error {
 func (s *session) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	r := s.request.WithContext(ctx)
-	r.Method, r.Header = http.MethodDelete, s.legacy
-	if resp, err := s.u.transport.RoundTrip(r); err == nil {
+	if resp, _, err := s.do(ctx, http.MethodDelete, []byte(s.line(http.MethodDelete)+s.legacy+"\r\n")); err == nil {
 		drain(resp.Body)
 	}
 }
@@ -124,63 +123,63 @@ func drain(body io.ReadCloser) {
 	body.Close()
 }
 
-// modernHeaders makes the headers of a modern request (2026-07-28, transports, standard headers).
-func (s *session) modernHeaders(method, name string) http.Header {
-	h := maps.Clone(s.base)
-	h["Mcp-Protocol-Version"] = []string{mcp.LatestModern}
-	h["Mcp-Method"] = []string{method}
+// line begins every request.
+func (s *session) line(method string) string {
+	return method + " " + s.target + " HTTP/1.1\r\n" + s.own
+}
+
+// posts begins every POST: what the specification wants of each.
+func (s *session) posts() string {
+	return s.line(http.MethodPost) + "Content-Type: application/json\r\nAccept: " + bothTypes + "\r\n"
+}
+
+// modernHead makes the head of a modern request (2026-07-28, transports, standard headers), but for its length.
+func (s *session) modernHead(method, name string) string {
+	h := s.posts() + "MCP-Protocol-Version: " + mcp.LatestModern + "\r\nMcp-Method: " + method + "\r\n"
 	if name != "" {
-		h["Mcp-Name"] = []string{mcp.EncodeHeader(name)}
+		h += "Mcp-Name: " + mcp.EncodeHeader(name) + "\r\n"
 	}
 	return h
 }
 
-// headers gives those of a request. Maps that do not depend on the call are made once and shared: net/http only reads them.
-func (s *session) headers(method, name string) http.Header {
-	if s.era == mcp.Legacy {
-		return s.legacy
-	}
+// head gives that of a POST in the session's era. Those of calls are kept: they differ by the tool's name only.
+func (s *session) head(method, name string) string {
 	if method != mcp.MethodToolsCall {
-		return s.modernHeaders(method, name)
+		if s.era == mcp.Legacy {
+			return s.posts() + s.legacy
+		}
+		return s.modernHead(method, name)
 	}
-	if h, ok := s.calls.Load(name); ok {
-		return h.(http.Header)
+	key := name
+	if s.era == mcp.Legacy {
+		key = ""
 	}
-	h := s.modernHeaders(method, name)
+	if h, ok := s.calls.Load(key); ok {
+		return h.(string)
+	}
+	h := s.posts() + s.legacy
+	if s.era == mcp.Modern {
+		h = s.modernHead(method, name)
+	}
 	if s.cached.Add(1) <= maxCachedNames {
-		s.calls.Store(name, h)
+		s.calls.Store(key, h)
 	}
 	return h
 }
 
 // ask sends a request of our own and gives its reply, scanned into m.
-func (s *session) ask(ctx context.Context, header http.Header, id uint64, body []byte, w wanted) (*http.Response, *gateway.Failure) {
+func (s *session) ask(ctx context.Context, head string, id uint64, body []byte, w wanted) (*http.Response, *gateway.Failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	resp, up, err := s.send(ctx, header, body)
+	resp, _, err := s.post(ctx, head, body)
 	if err != nil {
-		sent := gateway.MaybeSent
-		if up.seal() {
-			sent = gateway.NotSent
-		}
-		return nil, s.interrupted(ctx, err, sent)
+		return nil, s.interrupted(ctx, err)
 	}
 	defer resp.Body.Close()
-	w.id = id
+	w.id, w.cancel = id, cancel
 	a := s.receive(ctx, resp, w)
 	return resp, a.Failure
-}
-
-// interrupted is the failure of a request without an answer: ours when ctx has ended, the connection's otherwise.
-func (s *session) interrupted(ctx context.Context, err error, sent gateway.Sent) *gateway.Failure {
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return s.failure(gateway.FailedTimeout, "no answer in time")
-	case ctx.Err() != nil:
-		return s.failure(gateway.FailedCancelled, "cancelled")
-	}
-	return s.unreachable(err, sent)
 }
 
 // probe asks whether the server speaks the modern era. A failure says that it cannot be reached, or refuses us whatever we speak.
@@ -190,7 +189,7 @@ func (s *session) probe(ctx context.Context) (modern bool, _ *gateway.Failure) {
 	m := new(jsonrpc.Message)
 	id := s.ids.Add(1)
 	body := mcp.AppendRequest(nil, mcp.Modern, id, mcp.MethodDiscover, nil, s.u.o.Client)
-	resp, failure := s.ask(short, s.modernHeaders(mcp.MethodDiscover, ""), id, body, wanted{m: m, max: maxHandshake, handshake: true})
+	resp, failure := s.ask(short, s.modernHead(mcp.MethodDiscover, ""), id, body, wanted{m: m, max: maxHandshake, handshake: true})
 	switch {
 	case failure == nil:
 	case failure.Class == gateway.FailedTimeout && ctx.Err() == nil:
@@ -237,7 +236,7 @@ func (s *session) initialize(ctx context.Context) *gateway.Failure {
 	m := new(jsonrpc.Message)
 	id := s.ids.Add(1)
 	body := mcp.AppendInitialize(nil, id, s.u.o.Client)
-	resp, failure := s.ask(ctx, s.base, id, body, wanted{m: m, max: maxHandshake, handshake: true})
+	resp, failure := s.ask(ctx, s.posts(), id, body, wanted{m: m, max: maxHandshake, handshake: true})
 	if failure != nil {
 		return failure
 	}
@@ -255,13 +254,12 @@ func (s *session) initialize(ctx context.Context) *gateway.Failure {
 	if len(ids) > 1 || len(ids) == 1 && !visible(ids[0]) {
 		return s.failure(gateway.FailedProtocol, "Mcp-Session-Id is not one header of visible ASCII characters")
 	}
-	s.legacy = maps.Clone(s.base)
 	if len(ids) == 1 {
 		s.sessionID = ids[0]
-		s.legacy["Mcp-Session-Id"] = ids
+		s.legacy = "Mcp-Session-Id: " + s.sessionID + "\r\n"
 	}
 	if s.version >= mcp.V20250618 { // older ones have no such header
-		s.legacy["Mcp-Protocol-Version"] = []string{s.version}
+		s.legacy += "MCP-Protocol-Version: " + s.version + "\r\n"
 	}
 	s.era = mcp.Legacy
 	s.listens = announces(m)
@@ -312,13 +310,9 @@ func errorCode(m *jsonrpc.Message) int {
 
 // notify sends a legacy notification or response.
 func (s *session) notify(ctx context.Context, body []byte) *gateway.Failure {
-	resp, up, err := s.send(ctx, s.legacy, body)
+	resp, _, err := s.post(ctx, s.posts()+s.legacy, body)
 	if err != nil {
-		sent := gateway.MaybeSent
-		if up.seal() {
-			sent = gateway.NotSent
-		}
-		return s.interrupted(ctx, err, sent)
+		return s.interrupted(ctx, err)
 	}
 	defer drain(resp.Body)
 	if resp.StatusCode/100 != 2 {
@@ -337,7 +331,7 @@ func (s *session) Tools(ctx context.Context) ([]mcp.ListedTool, error) {
 	for range mcp.MaxPages {
 		id := s.ids.Add(1)
 		body := mcp.AppendRequest(nil, s.era, id, mcp.MethodToolsList, params, s.u.o.Client)
-		_, failure := s.ask(ctx, s.headers(mcp.MethodToolsList, ""), id, body,
+		_, failure := s.ask(ctx, s.head(mcp.MethodToolsList, ""), id, body,
 			wanted{m: m, max: min(s.u.o.MaxPage, s.u.o.MaxList-bytes), list: "tools"})
 		if failure != nil {
 			return nil, failure
@@ -370,8 +364,10 @@ func (s *session) Tools(ctx context.Context) ([]mcp.ListedTool, error) {
 
 // Call sends one tools/call, once.
 func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Answer {
-	if s.ctx.Err() != nil {
-		return gateway.Answer{Sent: gateway.NotSent, Failure: s.failure(gateway.FailedCancelled, "the session was closed")}
+	select {
+	case <-s.done: // the server would refuse it; unsent, the call can go by a new session
+		return gateway.Answer{Sent: gateway.NotSent, Failure: s.failure(gateway.FailedExited, "the session is over")}
+	default:
 	}
 	id := s.ids.Add(1)
 	spec := mcp.CallSpec{Era: s.era, ID: id, Name: c.Name, Client: s.u.o.Client}
@@ -380,33 +376,28 @@ func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Ans
 		spec.Token = id
 		w.progress = c.Progress
 	}
+	head, more := s.head(mcp.MethodToolsCall, c.Name), s.mirrored(c)
 	buf := s.u.buffers.Get().(*[]byte)
-	body, err := mcp.AppendCall((*buf)[:0], c.Request, spec)
+	request, err := mcp.AppendCall(frame((*buf)[:0], head, more), c.Request, spec)
 	if err != nil {
 		return gateway.Answer{Sent: gateway.NotSent, Failure: s.failure(gateway.FailedProtocol, "the call cannot be written")}
 	}
-	header := s.callHeaders(c)
+	*buf = request
 
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	resp, up, err := s.send(inner, header, body)
+	w.cancel = cancel
 	var a gateway.Answer
+	resp, sent, err := s.do(inner, http.MethodPost, finish(request, head, more))
+	if cap(request) <= maxPooledBody {
+		s.u.buffers.Put(buf)
+	}
 	if err != nil {
-		if up.seal() {
-			a.Sent = gateway.NotSent
-		}
-		a.Failure = s.interrupted(ctx, err, a.Sent)
-		if ctx.Err() == nil && s.ctx.Err() != nil {
-			a.Failure = s.failure(gateway.FailedCancelled, "the session was closed")
-		}
+		a = gateway.Answer{Sent: sent, Failure: s.interrupted(inner, err)}
 	} else {
 		a = s.receive(inner, resp, w)
 		resp.Body.Close()
-	}
-	if up.reusable() && cap(body) <= maxPooledBody {
-		*buf = body
-		s.u.buffers.Put(buf)
 	}
 	if a.Failure != nil && ctx.Err() != nil && a.Sent == gateway.MaybeSent && s.era == mcp.Legacy {
 		// The modern era cancels by closing the response, which the end of ctx has done.
@@ -427,6 +418,7 @@ type wanted struct {
 	list      string // scan tolerantly, with this list
 	handshake bool   // before an era is known
 	progress  func(*jsonrpc.Message)
+	cancel    func() // ends the request
 }
 
 // receive takes the reply with our id out of a response, in whichever form it comes. Anything that is not that reply is a failure:
@@ -507,7 +499,7 @@ func (s *session) receiveJSON(ctx context.Context, resp *http.Response, w wanted
 	case errors.Is(err, errOver):
 		return s.tooLarge(w.max)
 	case err != nil && ctx.Err() != nil:
-		return gateway.Answer{Failure: s.interrupted(ctx, err, gateway.MaybeSent)}
+		return gateway.Answer{Failure: s.interrupted(ctx, err)}
 	case err != nil:
 		return s.unusable("the answer broke off")
 	}
@@ -618,7 +610,7 @@ func (s *session) receiveStream(ctx context.Context, resp *http.Response, w want
 		case errors.Is(err, mcp.ErrEventTooLarge):
 			return s.tooLarge(w.max)
 		case err != nil && ctx.Err() != nil:
-			return gateway.Answer{Failure: s.interrupted(ctx, err, gateway.MaybeSent)}
+			return gateway.Answer{Failure: s.interrupted(ctx, err)}
 		case err != nil:
 			return s.unusable("the stream ended without the reply")
 		}
@@ -634,7 +626,7 @@ func (s *session) receiveStream(ctx context.Context, resp *http.Response, w want
 		}
 		if s.isReply(w) {
 			// The reply stays where it is: nothing reads into the event's memory any more.
-			timer := time.AfterFunc(settle, func() { resp.Body.Close() })
+			timer := time.AfterFunc(settle, w.cancel)
 			_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 			timer.Stop()
 			return s.replied(w)

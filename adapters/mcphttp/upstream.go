@@ -5,11 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 	"aduana/gateway"
 	"aduana/internal/mcp"
+	"aduana/internal/wire"
 	"aduana/policy"
 )
 
@@ -32,10 +34,12 @@ type UpstreamOptions struct {
 
 // Upstream opens sessions at MCP servers over HTTP. Make one with NewUpstream. It is safe for concurrent use.
 type Upstream struct {
-	o         UpstreamOptions
-	transport *http.Transport
-	buffers   sync.Pool
-	foreign   atomic.Uint64
+	o       UpstreamOptions
+	buffers sync.Pool
+	foreign atomic.Uint64
+
+	mu    sync.Mutex
+	pools map[string]*wire.Pool // by origin; as many as policies have named
 }
 
 var _ gateway.Upstream = (*Upstream)(nil)
@@ -43,8 +47,8 @@ var _ gateway.Upstream = (*Upstream)(nil)
 // dialTimeout bounds the way to a connection; a call's own time goes on running.
 const dialTimeout = 10 * time.Second
 
-// NewUpstream makes the adapter of kind mcp-http. All its sessions share the connections, which carry no identity: every request
-// bears its own credential.
+// NewUpstream makes the adapter of kind mcp-http. Sessions at one origin share the connections, which carry no identity: every
+// request bears its own credential. No proxy is asked, whatever the environment says.
 func NewUpstream(o UpstreamOptions) *Upstream {
 	if o.MaxPage <= 0 {
 		o.MaxPage = 32 << 20
@@ -61,23 +65,7 @@ func NewUpstream(o UpstreamOptions) *Upstream {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	u := &Upstream{o: o, transport: &http.Transport{
-		// An environment variable must not lead a credential through a stranger's proxy.
-		Proxy:       nil,
-		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
-		// HTTP/1.1 only: there it is provable whether a byte of a call has left. Over HTTP/2 a request may be repeated by rules
-		// of the protocol that end below our sight.
-		Protocols:              &http1,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
-		TLSHandshakeTimeout:    dialTimeout,
-		MaxIdleConns:           2048,
-		MaxIdleConnsPerHost:    256,
-		IdleConnTimeout:        55 * time.Second,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-	}}
+	u := &Upstream{o: o, pools: map[string]*wire.Pool{}}
 	u.buffers.New = func() any { b := make([]byte, 0, 2048); return &b }
 	return u
 }
@@ -86,7 +74,34 @@ func NewUpstream(o UpstreamOptions) *Upstream {
 func (u *Upstream) Foreign() uint64 { return u.foreign.Load() }
 
 // Close closes idle connections. Sessions end by their own Close.
-func (u *Upstream) Close() { u.transport.CloseIdleConnections() }
+func (u *Upstream) Close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, p := range u.pools {
+		p.CloseIdle()
+	}
+}
+
+// pool gives the connections to an origin.
+func (u *Upstream) pool(at *url.URL) *wire.Pool {
+	port := at.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[at.Scheme]
+	}
+	address := net.JoinHostPort(at.Hostname(), port)
+	key := at.Scheme + "://" + address
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if p := u.pools[key]; p != nil {
+		return p
+	}
+	p := &wire.Pool{Address: address, Dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}, MaxIdle: 256, IdleFor: 55 * time.Second, MaxHead: 64 << 10}
+	if at.Scheme == "https" {
+		p.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: u.o.RootCAs, ServerName: at.Hostname()}
+	}
+	u.pools[key] = p
+	return p
+}
 
 // Open finds out which era the server speaks and does its handshake. The modern one is tried first; whatever is not recognisably
 // modern is asked to initialize.
@@ -117,15 +132,14 @@ func (u *Upstream) prepare(t gateway.Target) (*session, *gateway.Failure) {
 		s.changed = func() {}
 	}
 	at, err := url.Parse(t.Upstream.URL)
-	if err != nil || at.Host == "" || at.User != nil || at.Scheme != "http" && at.Scheme != "https" {
+	if err != nil || at.User != nil || at.Scheme != "http" && at.Scheme != "https" || !plain(at.Host) || strings.Contains(at.Host, "%") || !plain(at.RequestURI()) {
 		return nil, &gateway.Failure{Class: gateway.FailedDial, Detail: t.Upstream.ID + ": its url cannot be used"}
 	}
 	s.place = t.Upstream.ID + " at " + at.Host
-	s.base = http.Header{
-		"Accept":          {bothTypes},
-		"Accept-Encoding": {"identity"},
-		"Content-Type":    {"application/json"},
-		"User-Agent":      {headerText(u.o.Client.Name) + "/" + headerText(u.o.Client.Version)},
+	s.own = "Host: " + at.Host + "\r\nAccept-Encoding: identity\r\n"
+	s.target, s.pool = at.RequestURI(), u.pool(at)
+	if !slices.ContainsFunc(t.Upstream.Headers, func(h policy.NamedValue) bool { return strings.EqualFold(h.Name, "User-Agent") }) {
+		s.own += "User-Agent: " + headerText(u.o.Client.Name) + "/" + headerText(u.o.Client.Version) + "\r\n"
 	}
 	for _, h := range t.Upstream.Headers {
 		value := h.Value.Literal
@@ -156,29 +170,35 @@ func (u *Upstream) prepare(t gateway.Target) (*session, *gateway.Failure) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watching, s.unwatch = context.WithCancel(s.ctx)
-	s.request = &http.Request{Method: http.MethodPost, URL: at, Host: at.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return s, nil
 }
 
-// header adds a header of the policy's. The policy refuses those that belong to the protocol; here are refused those that would make
-// net/http do something with a request besides sending it once.
+// plain reports whether a text can stand in a line of a request: visible ASCII, and something.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// header adds a header of the policy's. The policy refuses those that belong to the protocol; here they are refused again, because a
+// second Content-Length would let a configured text end our request and begin another one.
 func (s *session) header(name, value string) *gateway.Failure {
-	key := http.CanonicalHeaderKey(name)
-	switch key {
-	case "Idempotency-Key", "X-Idempotency-Key": // would let net/http repeat a request
-	case "Expect", "Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Upgrade", "Te":
-	case "Accept", "Accept-Encoding", "Content-Type", "Last-Event-Id":
+	switch key := strings.ToLower(name); key {
+	case "expect", "host", "connection", "content-length", "transfer-encoding", "trailer", "upgrade", "te", "keep-alive", "proxy-connection",
+		"accept", "accept-encoding", "content-type", "last-event-id":
 	default:
-		if strings.HasPrefix(key, "Mcp-") {
+		if strings.HasPrefix(key, "mcp-") || !token(name) {
 			break
 		}
 		for i := range len(value) {
-			// Not what RFC 9110 allows at the edge of use, but what every server reads alike.
 			if value[i] < ' ' && value[i] != '\t' || value[i] == 0x7f {
 				return s.failure(gateway.FailedRefused, "the header "+name+" has a value with a control character")
 			}
 		}
-		s.base[key] = []string{value}
+		s.own += name + ": " + value + "\r\n"
 		return nil
 	}
 	return s.failure(gateway.FailedRefused, "the header "+name+" cannot be set by configuration; remove it")
@@ -198,92 +218,61 @@ func (s *session) failure(class gateway.FailureClass, detail string) *gateway.Fa
 	return &gateway.Failure{Class: class, Detail: s.place + ": " + detail}
 }
 
-// unreachable classifies an error of the transport. It quotes nothing of the error: that could hold an upstream's text.
-func (s *session) unreachable(err error, sent gateway.Sent) *gateway.Failure {
-	var op *net.OpError
-	var record tls.RecordHeaderError
-	var certificate *tls.CertificateVerificationError
-	var alert tls.AlertError
+// interrupted is the failure of a request without an answer: ours when ctx has ended, the connection's otherwise. It quotes nothing of
+// the error, which could hold an upstream's text.
+func (s *session) interrupted(ctx context.Context, err error) *gateway.Failure {
+	var dial *wire.DialError
 	switch {
-	case errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return s.failure(gateway.FailedTimeout, "no answer in time")
+	case s.ctx.Err() != nil:
+		return s.failure(gateway.FailedCancelled, "the session was closed")
+	case ctx.Err() != nil:
+		return s.failure(gateway.FailedCancelled, "cancelled")
+	case errors.As(err, &dial) && dial.TLS:
 		return s.failure(gateway.FailedTLS, "the TLS handshake failed")
-	case errors.As(err, &op) && op.Op == "dial":
-		if op.Timeout() {
-			return s.failure(gateway.FailedDial, "no connection in time")
-		}
+	case errors.As(err, &dial):
 		return s.failure(gateway.FailedDial, "cannot connect")
-	case sent == gateway.NotSent && s.request.URL.Scheme == "https":
-		return s.failure(gateway.FailedTLS, "the TLS handshake failed")
-	case sent == gateway.NotSent:
-		return s.failure(gateway.FailedDial, "the connection ended before anything was sent")
 	}
 	return s.failure(gateway.FailedProtocol, "the connection ended before an answer")
 }
 
-// upload is the body of one POST. It knows whether net/http has begun to take it: before that nothing of it can have left, and after
-// seal nothing ever will.
-type upload struct {
-	b       []byte
-	off     int
-	mu      sync.Mutex
-	touched bool
-	sealed  bool
-	closed  bool
+// maxLength is the room for Content-Length and the blank line after it.
+const maxLength = len("Content-Length: \r\n\r\n") + 20
+
+// frame begins a request in dst: room for its head, after which the caller appends the body.
+func frame(dst []byte, head, more string) []byte {
+	return append(append(append(dst, head...), more...), make([]byte, maxLength)...)
 }
 
-var errSealed = errors.New("given up before it was sent")
+// finish writes the head before the body, which stands where frame said, and gives the whole request. The body's length is known only
+// now, so the head moves right against it.
+func finish(b []byte, head, more string) []byte {
+	room := len(head) + len(more) + maxLength
+	var length [maxLength]byte
+	l := append(length[:0], "Content-Length: "...)
+	l = strconv.AppendInt(l, int64(len(b)-room), 10)
+	l = append(l, "\r\n\r\n"...)
+	start := maxLength - len(l)
+	n := copy(b[start:], head)
+	n += copy(b[start+n:], more)
+	copy(b[start+n:], l)
+	return b[start:]
+}
 
-// Read gives the body's bytes, unless it was given up.
-func (u *upload) Read(p []byte) (int, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.sealed {
-		return 0, errSealed
+// do sends one request, once.
+func (s *session) do(ctx context.Context, method string, request []byte) (*http.Response, gateway.Sent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, gateway.NotSent, err
 	}
-	u.touched = true
-	if u.off == len(u.b) {
-		return 0, io.EOF
+	resp, sent, err := s.pool.Do(ctx, method, request)
+	if !sent {
+		return nil, gateway.NotSent, err
 	}
-	n := copy(p, u.b[u.off:])
-	u.off += n
-	return n, nil
+	return resp, gateway.MaybeSent, err
 }
 
-// Close says that net/http needs the bytes no more.
-func (u *upload) Close() error {
-	u.mu.Lock()
-	u.closed = true
-	u.mu.Unlock()
-	return nil
-}
-
-// seal ends the upload and reports whether provably nothing of it was taken.
-func (u *upload) seal() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.sealed = true
-	return !u.touched
-}
-
-// reusable reports whether the bytes may be overwritten.
-func (u *upload) reusable() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.closed
-}
-
-// send POSTs a body once. net/http asks for the body a second time only when it took an idle connection that was gone before a byte
-// was written to it (transport.go, shouldRetryRequest: nothingWrittenError; any other repetition needs a method or a header that
-// we never send). The upload that counts is the one returned.
-func (s *session) send(ctx context.Context, header http.Header, body []byte) (*http.Response, *upload, error) {
-	up := &upload{b: body}
-	r := s.request.WithContext(ctx)
-	r.Header = header
-	r.Body, r.ContentLength = up, int64(len(body))
-	r.GetBody = func() (io.ReadCloser, error) {
-		up = &upload{b: body}
-		return up, nil
-	}
-	resp, err := s.u.transport.RoundTrip(r)
-	return resp, up, err
+// post sends a body under a head.
+func (s *session) post(ctx context.Context, head string, body []byte) (*http.Response, gateway.Sent, error) {
+	return s.do(ctx, http.MethodPost, finish(append(frame(nil, head, ""), body...), head, ""))
 }

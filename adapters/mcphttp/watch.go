@@ -68,13 +68,9 @@ func (s *session) openStream(ctx context.Context) *http.Response {
 		var err error
 		if s.era == mcp.Modern {
 			body := mcp.AppendRequest(nil, mcp.Modern, s.ids.Add(1), mcp.MethodListen, []byte(`"notifications":{"toolsListChanged":true}`), s.u.o.Client)
-			resp, _, err = s.send(ctx, s.modernHeaders(mcp.MethodListen, ""), body)
+			resp, _, err = s.post(ctx, s.modernHead(mcp.MethodListen, ""), body)
 		} else {
-			r := s.request.WithContext(ctx)
-			r.Method, r.Header = http.MethodGet, s.legacy.Clone()
-			r.Header.Del("Content-Type")
-			r.Header.Set("Accept", "text/event-stream")
-			resp, err = s.u.transport.RoundTrip(r)
+			resp, _, err = s.do(ctx, http.MethodGet, []byte(s.line(http.MethodGet)+"Accept: text/event-stream\r\n"+s.legacy+"\r\n"))
 		}
 		if err == nil {
 			return resp
