@@ -74,6 +74,7 @@ type Snapshot struct {
 	label     string
 	tools     map[capabilities.Identity]*Tool
 	upstreams map[capabilities.UpstreamID]*policy.Upstream
+	bytes     map[capabilities.UpstreamID]map[[sha256.Size]byte]*LockedTool // the accepted definitions by their bytes
 	bounds    []int64
 }
 
@@ -95,6 +96,7 @@ func Assemble(in Input) *Snapshot {
 		label:     in.Label,
 		tools:     map[capabilities.Identity]*Tool{},
 		upstreams: map[capabilities.UpstreamID]*policy.Upstream{},
+		bytes:     map[capabilities.UpstreamID]map[[sha256.Size]byte]*LockedTool{},
 	}
 	if s.label == "" {
 		s.label = "policy"
@@ -106,6 +108,10 @@ func Assemble(in Input) *Snapshot {
 		s.upstreams[id] = u
 		s.Bindings[id] = BindingOf(u).Digest()
 		locked, ok := in.Lock.Upstreams[id]
+		s.bytes[id] = make(map[[sha256.Size]byte]*LockedTool, len(locked.Tools))
+		for j := range locked.Tools {
+			s.bytes[id][sha256.Sum256(locked.Tools[j].Raw)] = &locked.Tools[j]
+		}
 		s.Accepted[id] = in.NoLock || ok && (locked.Binding == "" || locked.Binding == s.Bindings[id])
 	}
 	s.enter(in)
@@ -398,6 +404,15 @@ func (s *Snapshot) WithheldAs(scope capabilities.UpstreamID, name string) (capab
 func (s *Snapshot) ToolOf(id capabilities.Identity) (*Tool, bool) {
 	t, ok := s.tools[id]
 	return t, ok
+}
+
+// Observe reads one element of an upstream's tools/list, like the function of that name. What was accepted byte for byte so is not
+// read again, and costs no memory: a list that says nothing new is the usual one.
+func (s *Snapshot) Observe(upstream capabilities.UpstreamID, raw []byte) ObservedTool {
+	if t, ok := s.bytes[upstream][sha256.Sum256(raw)]; ok {
+		return ObservedTool{Name: t.Pin.Identity.Name, Raw: t.Raw, Definition: t.Pin.Definition}
+	}
+	return Observe(raw)
 }
 
 // Upstream gives a declared upstream.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -49,7 +48,9 @@ func (g *Gateway) observe(id capabilities.UpstreamID, o assembly.Observation) {
 	}) {
 		return
 	}
-	share(o.Tools, in.Lock.Upstreams[id].Tools)
+	for i := range o.Tools {
+		o.Tools[i].Raw = nil // what is served is always the accepted definition
+	}
 	in.Observed = maps.Clone(in.Observed)
 	if in.Observed == nil {
 		in.Observed = map[capabilities.UpstreamID][]assembly.Observation{}
@@ -63,23 +64,6 @@ func (g *Gateway) observe(id capabilities.UpstreamID, o assembly.Observation) {
 	in.Observed[id] = have
 	before := g.Snapshot()
 	g.tell(before, g.swap(in))
-}
-
-// share lets what was listed as it was accepted be the accepted bytes, so that a list that says nothing new costs no memory.
-func share(listed []assembly.ObservedTool, accepted []assembly.LockedTool) {
-	pins := make(map[string]*assembly.LockedTool, len(accepted))
-	for i := range accepted {
-		pins[accepted[i].Pin.Identity.Name] = &accepted[i]
-	}
-	for i := range listed {
-		t := &listed[i]
-		pin := pins[t.Name]
-		if pin != nil && t.Problem == "" && bytes.Equal(t.Raw, pin.Raw) {
-			t.Name, t.Raw, t.Definition = pin.Pin.Identity.Name, pin.Raw, pin.Pin.Definition
-		} else {
-			t.Raw = nil // what is not accepted is never served
-		}
-	}
 }
 
 // tell logs what an upstream changed since the snapshot before: what is withheld for it, and what goes on being served as it was

@@ -9,6 +9,7 @@ import (
 	"aduana/accounts"
 	"aduana/assembly"
 	"aduana/capabilities"
+	"aduana/internal/mcp"
 	"aduana/policy"
 )
 
@@ -192,18 +193,23 @@ func (p *pool) list(ctx context.Context, e *pooled) error {
 	if err != nil {
 		return err
 	}
-	o := assembly.Observation{Account: string(e.key.account), Tools: make([]assembly.ObservedTool, 0, len(tools))}
-	for _, t := range tools {
-		if t.Problem != "" {
-			o.Tools = append(o.Tools, assembly.ObservedTool{Problem: t.Problem})
-			continue
-		}
-		o.Tools = append(o.Tools, assembly.Observe(t.Raw))
-	}
+	o := assembly.Observation{Account: string(e.key.account), Tools: observed(p.g.Snapshot(), e.key.upstream, tools)}
 	if p.g.Snapshot().Bindings[e.key.upstream] == e.key.binding {
 		p.g.observe(e.key.upstream, o)
 	}
 	return nil
+}
+
+func observed(s *assembly.Snapshot, upstream capabilities.UpstreamID, listed []mcp.ListedTool) []assembly.ObservedTool {
+	tools := make([]assembly.ObservedTool, 0, len(listed))
+	for _, t := range listed {
+		if t.Problem != "" {
+			tools = append(tools, assembly.ObservedTool{Problem: t.Problem})
+			continue
+		}
+		tools = append(tools, s.Observe(upstream, t.Raw))
+	}
+	return tools
 }
 
 // relist lists again after a list_changed or after time. A storm of notices gives one listing now and one after it.
@@ -430,13 +436,5 @@ func (g *Gateway) Survey(ctx context.Context, id capabilities.UpstreamID) ([]ass
 	if err != nil {
 		return nil, err
 	}
-	tools := make([]assembly.ObservedTool, 0, len(listed))
-	for _, t := range listed {
-		if t.Problem != "" {
-			tools = append(tools, assembly.ObservedTool{Problem: t.Problem})
-			continue
-		}
-		tools = append(tools, assembly.Observe(t.Raw))
-	}
-	return tools, nil
+	return observed(s, id, listed), nil
 }

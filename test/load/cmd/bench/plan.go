@@ -137,16 +137,18 @@ func (b *bench) startSizes() []int {
 func (b *bench) measureStarts(ctx context.Context) error {
 	for _, n := range b.startSizes() {
 		name := fmt.Sprintf("start-%d", n)
-		policy, catalog := b.dir+"/"+name+".policy.yaml", b.dir+"/"+name+".catalog.yaml"
-		if err := writePolicy(policy, httpTransport(b.upstream.addr), n, 1); err != nil {
+		up, err := b.smallUpstream(ctx, n)
+		if err != nil {
 			return err
 		}
-		if err := writeCatalog(catalog, n); err != nil {
+		policy, lock, err := b.lock(ctx, name, httpTransport(up.addr), n, 1)
+		up.stop() // a start lists from the lock, with every upstream down
+		if err != nil {
 			return err
 		}
 		for range b.o.startRuns {
 			t0 := time.Now()
-			t, err := b.serveAduana(ctx, name, policy, catalog, 1)
+			t, err := b.serveAduana(ctx, name, policy, lock, 1)
 			if err != nil {
 				return err
 			}
@@ -182,12 +184,18 @@ func (b *bench) measureMemory(ctx context.Context) error {
 		b.memory = append(b.memory, m)
 		fmt.Fprintf(os.Stderr, "memory: %.1f MB %s\n", m.RSSMB, state)
 	}
-	small, err := b.startAduana(ctx, "idle", httpTransport(b.upstream.addr), 10, 1)
+	up, err := b.smallUpstream(ctx, 10)
 	if err != nil {
+		return err
+	}
+	small, err := b.startAduana(ctx, "idle", httpTransport(up.addr), 10, 1)
+	if err != nil {
+		up.stop()
 		return err
 	}
 	note(small, "idle, 10 tools")
 	small.stop()
+	up.stop()
 	t, err := b.startAduana(ctx, "loaded", httpTransport(b.upstream.addr), b.o.tools, b.o.views)
 	if err != nil {
 		return err

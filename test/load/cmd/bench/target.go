@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,32 +180,53 @@ func httpTransport(addr string) map[string]any {
 
 func principalKey(i int) string { return fmt.Sprintf("bench-key-of-principal-%02d", i) }
 
-// startAduana writes a policy and a catalogue and serves them, audit on.
+// startAduana writes a policy, lets aduana make its lock, and serves both, audit on.
 func (b *bench) startAduana(ctx context.Context, name string, transport map[string]any, tools, principals int) (*target, error) {
-	policy, catalog := filepath.Join(b.dir, name+".policy.yaml"), filepath.Join(b.dir, name+".catalog.yaml")
-	if err := writePolicy(policy, transport, tools, principals); err != nil {
+	policy, lock, err := b.lock(ctx, name, transport, tools, principals)
+	if err != nil {
 		return nil, err
 	}
-	if err := writeCatalog(catalog, tools); err != nil {
-		return nil, err
-	}
-	return b.serveAduana(ctx, name, policy, catalog, principals)
+	return b.serveAduana(ctx, name, policy, lock, principals)
 }
 
-func (b *bench) serveAduana(ctx context.Context, name, policy, catalog string, principals int) (*target, error) {
+// lock writes a policy and has aduana accept what the upstream lists, into a lock of its own folder. The upstream must list as many
+// tools as the policy maps.
+func (b *bench) lock(ctx context.Context, name string, transport map[string]any, tools, principals int) (policy, lock string, err error) {
+	dir := filepath.Join(b.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	policy = filepath.Join(dir, "policy.yaml")
+	if err := writePolicy(policy, transport, tools, principals); err != nil {
+		return "", "", err
+	}
+	t, err := launch(ctx, b.dir, name+"-discover", b.keys(principals), b.o.aduana, "serve", policy, "--discover", "--listen", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	t.stop()
+	return policy, filepath.Join(dir, "aduana.lock.yaml"), nil
+}
+
+// smallUpstream is an upstream that lists only so many tools; the caller stops it.
+func (b *bench) smallUpstream(ctx context.Context, tools int) (*target, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, b.dir, fmt.Sprintf("upstream-%d", tools), nil, self, "-role", "upstream", "-tools", fmt.Sprint(tools), "-page", fmt.Sprint(b.o.page))
+}
+
+func (b *bench) keys(principals int) []string {
 	env := []string{"BENCH_UPSTREAM_KEY=bench-upstream-key"}
 	for i := range principals {
 		env = append(env, fmt.Sprintf("BENCH_KEY_%02d=%s", i, principalKey(i)))
 	}
-	// Port 0 would do if the ready line names the real port; a port of our
-	// choice works either way.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := l.Addr().String()
-	l.Close()
-	t, err := launch(ctx, b.dir, name, env, b.o.aduana, "serve", policy, "--lock", catalog, "--listen", addr,
+	return env
+}
+
+func (b *bench) serveAduana(ctx context.Context, name, policy, lock string, principals int) (*target, error) {
+	t, err := launch(ctx, b.dir, name, b.keys(principals), b.o.aduana, "serve", policy, "--lock", lock, "--listen", "127.0.0.1:0",
 		"--audit", "file:"+filepath.Join(b.dir, name+".audit"))
 	if err != nil {
 		return nil, err
@@ -252,15 +272,6 @@ func writePolicy(path string, transport map[string]any, tools, principals int) e
 		"upstreams":  []obj{{"id": "up", "transport": transport, "tools": mapped}},
 		"accounts":   []obj{{"id": "bench", "secret": obj{"ref": "env://BENCH_UPSTREAM_KEY"}}},
 		"principals": obj{"issuers": issuers}, "grants": grants})
-}
-
-func writeCatalog(path string, tools int) error {
-	type obj = map[string]any
-	list := make([]obj, tools)
-	for i := range list {
-		list[i] = obj{"upstream": "up", "name": toolName(i), "description": toolAbout, "inputSchema": json.RawMessage(toolSchema)}
-	}
-	return writeJSON(path, obj{"version": 1, "tools": list})
 }
 
 // writeJSON writes JSON, which is YAML too.
