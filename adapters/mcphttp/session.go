@@ -62,6 +62,7 @@ const (
 	maxCursor      = 16 << 10
 	maxCachedNames = 4096
 	maxErrorBody   = 1 << 20
+	maxScratch     = 4 << 20 // bytes of one buffer that is kept
 )
 
 // Era is the protocol's generation that the server speaks.
@@ -390,7 +391,7 @@ func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Ans
 	w.cancel = cancel
 	var a gateway.Answer
 	resp, sent, err := s.do(inner, http.MethodPost, finish(request, head, more))
-	if cap(request) <= maxPooledBody {
+	if cap(request) <= maxScratch {
 		s.u.buffers.Put(buf)
 	}
 	if err != nil {
@@ -465,8 +466,9 @@ func (s *session) tooLarge(max int) gateway.Answer {
 
 var errOver = errors.New("over the limit")
 
-// readAll reads a body of at most max bytes.
-func readAll(resp *http.Response, max int) ([]byte, error) {
+// readAll reads a body of at most max bytes. One of unknown length grows in memory that is kept for the next one, and is copied out
+// once.
+func (s *session) readAll(resp *http.Response, max int) ([]byte, error) {
 	if n := resp.ContentLength; n >= 0 {
 		if n > int64(max) {
 			return nil, errOver
@@ -475,10 +477,19 @@ func readAll(resp *http.Response, max int) ([]byte, error) {
 		_, err := io.ReadFull(resp.Body, b)
 		return b, err
 	}
-	b := make([]byte, 0, 2048)
+	scratch := s.u.buffers.Get().(*[]byte)
+	b := (*scratch)[:0]
+	defer func() {
+		if cap(b) <= maxScratch {
+			*scratch = b
+			s.u.buffers.Put(scratch)
+		}
+	}()
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			bigger := make([]byte, len(b), 2*cap(b))
+			copy(bigger, b)
+			b = bigger
 		}
 		n, err := resp.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -486,7 +497,7 @@ func readAll(resp *http.Response, max int) ([]byte, error) {
 		case len(b) > max:
 			return nil, errOver
 		case err == io.EOF:
-			return b, nil
+			return append([]byte(nil), b...), nil
 		case err != nil:
 			return nil, err
 		}
@@ -494,7 +505,7 @@ func readAll(resp *http.Response, max int) ([]byte, error) {
 }
 
 func (s *session) receiveJSON(ctx context.Context, resp *http.Response, w wanted) gateway.Answer {
-	b, err := readAll(resp, w.max)
+	b, err := s.readAll(resp, w.max)
 	switch {
 	case errors.Is(err, errOver):
 		return s.tooLarge(w.max)
@@ -567,7 +578,7 @@ func (s *session) refused(ctx context.Context, resp *http.Response, w wanted) ga
 	}
 	types := resp.Header["Content-Type"]
 	if len(types) == 1 && mediaType(types[0]) == "application/json" && !(status == http.StatusNotFound && s.sessionID != "") {
-		if b, err := readAll(resp, min(w.max, maxErrorBody)); err == nil && ctx.Err() == nil {
+		if b, err := s.readAll(resp, min(w.max, maxErrorBody)); err == nil && ctx.Err() == nil {
 			if _, ok := s.scan(b, w); ok && s.isReply(w) && len(w.m.Error) > 0 {
 				return s.replied(w)
 			}

@@ -16,6 +16,7 @@ type EventReader struct {
 	r      io.Reader
 	max    int
 	buf    []byte
+	filled bool   // the last read took all of it
 	unread []byte // inside buf
 	err    error
 
@@ -94,8 +95,12 @@ func (e *EventReader) fill() error {
 	if e.buf == nil {
 		e.buf = make([]byte, 4096)
 	}
+	if e.filled && len(e.buf) < 64<<10 { // much at once: fewer, larger reads
+		e.buf = make([]byte, 4*len(e.buf))
+	}
 	for range 100 {
 		n, err := e.r.Read(e.buf)
+		e.filled = n == len(e.buf)
 		e.unread = e.buf[:n]
 		e.err = err
 		if n > 0 {
@@ -142,6 +147,11 @@ func (e *EventReader) take(p []byte) error {
 	case dataField:
 		if len(e.data)+len(p) > e.max {
 			return ErrEventTooLarge
+		}
+		if need := len(e.data) + len(p); need > cap(e.data) {
+			bigger := make([]byte, len(e.data), max(need, min(2*cap(e.data), e.max)))
+			copy(bigger, e.data)
+			e.data = bigger
 		}
 		e.data = append(e.data, p...)
 	case kindField:
