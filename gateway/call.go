@@ -35,6 +35,7 @@ type flow struct {
 		ceilings [4]access.Ceiling
 		demands  [4]Demand
 		held     [4]Held
+		parts    [16][]byte
 	}
 }
 
@@ -293,14 +294,16 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 	}
 	defer session.release()
 
-	response := g.messages.Get().(*jsonrpc.Message)
-	defer func() { response.Reset(); g.messages.Put(response) }()
-	up := UpstreamCall{Request: f.rq.Message, Name: f.tool.Identity.Name, Response: response, MaxBytes: g.cfg.MaxAnswer}
+	answered := g.answers.Get().(*answered)
+	response := &answered.message
+	defer g.release(answered)
+	up := UpstreamCall{Request: f.rq.Message, Name: f.tool.Identity.Name, Response: response, Buffer: answered.buffer[:0], MaxBytes: g.cfg.MaxAnswer}
 	if token, ok := f.rq.Message.Meta.Get(mcp.MetaProgressToken); ok && (token.Kind == jsonrpc.String || token.Kind == jsonrpc.Number) {
 		raw := f.rq.Message.Bytes(token.Value)
 		up.Progress = func(n *jsonrpc.Message) { f.reply.Event(mcp.AppendProgress(nil, n, raw)) }
 	}
 	answer := session.Call(callCtx, &up)
+	answered.buffer = up.Buffer
 	if answer.Failure == nil {
 		if err := mcp.CheckResult(response); err != nil {
 			answer.Failure = &Failure{Class: FailedProtocol, Detail: err.Error()}
@@ -316,22 +319,31 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 		return
 	}
 
-	buf := g.buffers.Get().(*[]byte)
-	defer g.buffers.Put(buf)
-	*buf = mcp.AppendResult((*buf)[:0], f.rq.Message.ID(), response, f.rq.Era)
 	f.record.ResultBytes = len(response.Raw)
 	f.record.IsError = mcp.ResultIsError(response) || len(response.Error) > 0
 	// The outcome is recorded before the client sees it. If that fails the call has happened all the same: the client gets its
 	// result, the intent stands open in the audit, and the sink refuses the next call.
 	f.finish(ctx, Invoked, Answered, "")
-	f.reply.Answer(mcp.StatusOK, *buf)
-	if cap(*buf) > maxPooled {
-		*buf = make([]byte, 0, 4096)
-	}
+	f.reply.Answer(mcp.StatusOK, mcp.ResultParts(f.store.parts[:0], f.rq.Message.ID(), response, f.rq.Era)...)
+}
+
+// answered is the memory of one answer. It serves one call after another, because a fresh megabyte for each would have to be
+// cleared and collected each time.
+type answered struct {
+	message jsonrpc.Message
+	buffer  []byte
 }
 
 // maxPooled keeps one huge answer from staying in memory for ever.
-const maxPooled = 1 << 20
+const maxPooled = 4 << 20
+
+func (g *Gateway) release(a *answered) {
+	if cap(a.buffer) > maxPooled {
+		a.buffer = nil
+	}
+	a.message.Reset()
+	g.answers.Put(a)
+}
 
 // session resolves the credential and finds or opens the session. When opening it showed a new list, the tool is judged again: what
 // changed at the upstream while nobody looked must not be called.

@@ -56,8 +56,7 @@ type Gateway struct {
 	prefix   string
 	draining chan struct{}
 	drain    sync.Once
-	messages sync.Pool
-	buffers  sync.Pool
+	answers  sync.Pool
 	digests  sync.Pool
 }
 
@@ -94,8 +93,7 @@ func New(cfg Config, in assembly.Input) *Gateway {
 	cfg.Random(id[:])
 	g.prefix = hexText(id[:]) + "-"
 	g.seal = newSeal(cfg.Random)
-	g.messages.New = func() any { return new(jsonrpc.Message) }
-	g.buffers.New = func() any { b := make([]byte, 0, 4096); return &b }
+	g.answers.New = func() any { return new(answered) }
 	g.digests.New = func() any { return newDigester(cfg.ArgumentKey) }
 	g.pool = newPool(g)
 	g.keeper.in = in

@@ -184,6 +184,9 @@ type UpstreamCall struct {
 	Request  *jsonrpc.Message // the client's message; its id and token are replaced, the rest of its params is kept
 	Name     string           // the tool's name at the upstream, verbatim
 	Response *jsonrpc.Message // the answer is scanned into this one
+	// Buffer is spare memory that the answer may be read into. An adapter may put a larger one in its place, and gives that away
+	// for good by doing so: it will hold another call's answer, of another principal.
+	Buffer []byte
 	// Progress takes a notifications/progress of this call, before Call returns and never after. Nil when the client asked for
 	// none: then the upstream is given no token. The message is valid only during the call of Progress.
 	Progress func(notification *jsonrpc.Message)

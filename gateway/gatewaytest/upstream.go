@@ -18,6 +18,8 @@ type Upstream struct {
 	OpenError func(t gateway.Target) error
 	// Handler gives the raw result of a call, or a failure. Nil answers with an empty text.
 	Handler func(ctx context.Context, t gateway.Target, c *gateway.UpstreamCall) (result []byte, a gateway.Answer)
+	// Whole says that Handler gives whole responses, which may be JSON-RPC errors.
+	Whole bool
 
 	mu       sync.Mutex
 	tools    map[string][]mcp.ListedTool // by upstream id
@@ -57,8 +59,11 @@ func (u *Upstream) Sessions() []*Session {
 }
 
 // Open opens a session, or fails as OpenError says.
-func (u *Upstream) Open(_ context.Context, t gateway.Target) (gateway.UpstreamSession, error) {
+func (u *Upstream) Open(ctx context.Context, t gateway.Target) (gateway.UpstreamSession, error) {
 	u.Opened.Add(1)
+	if ctx.Err() != nil {
+		return nil, &gateway.Failure{Class: gateway.FailedCancelled, Detail: t.Upstream.ID + ": given up"}
+	}
 	if u.OpenError != nil {
 		if err := u.OpenError(t); err != nil {
 			return nil, err
@@ -82,6 +87,11 @@ func (s *Session) Era() mcp.Era {
 // Tools gives what SetTools said.
 func (s *Session) Tools(context.Context) ([]mcp.ListedTool, error) {
 	s.u.Listed.Add(1)
+	select {
+	case <-s.done:
+		return nil, &gateway.Failure{Class: gateway.FailedExited, Detail: "closed"}
+	default:
+	}
 	s.u.mu.Lock()
 	defer s.u.mu.Unlock()
 	return s.u.tools[s.Target.Upstream.ID], nil
@@ -102,8 +112,14 @@ func (s *Session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Ans
 	if a.Failure != nil {
 		return a
 	}
-	raw := append([]byte(`{"jsonrpc":"2.0","id":1,"result":`), result...)
-	if err := c.Response.Scan(append(raw, '}'), jsonrpc.Limits{Bytes: c.MaxBytes}); err != nil {
+	raw := result
+	if !s.u.Whole {
+		raw = append(append([]byte(`{"jsonrpc":"2.0","id":1,"result":`), result...), '}')
+	}
+	if c.MaxBytes > 0 && len(raw) > c.MaxBytes {
+		return gateway.Answer{Sent: gateway.Answered, Failure: &gateway.Failure{Class: gateway.FailedTooLarge, Detail: "too large"}}
+	}
+	if err := c.Response.Scan(raw, jsonrpc.Limits{Bytes: c.MaxBytes}); err != nil {
 		return gateway.Answer{Sent: gateway.Answered, Failure: &gateway.Failure{Class: gateway.FailedProtocol, Detail: err.Error()}}
 	}
 	return a

@@ -188,41 +188,58 @@ func ResultIsError(m *jsonrpc.Message) bool {
 	return ok && string(m.Bytes(e.Value)) == "true"
 }
 
-// AppendResult appends the client's response, made from an upstream's scanned one: the client's own id bytes, then the result or
-// error as it came. What changes: a modern client gets resultType when a legacy upstream gave none; content that is null becomes
-// the empty list; _meta members that are the gateway's alone are dropped. When nothing changes, the bytes are copied whole.
+// AppendResult appends the client's response, made from an upstream's scanned one: ResultParts, joined.
 func AppendResult(dst, id []byte, m *jsonrpc.Message, client Era) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, id...)
-	if e, ok := m.Top.Get("error"); ok {
-		dst = append(dst, `,"error":`...)
-		dst = append(dst, m.Bytes(e.Value)...)
-		return append(dst, '}')
+	var room [16][]byte
+	for _, part := range ResultParts(room[:0], id, m, client) {
+		dst = append(dst, part...)
 	}
-	dst = append(dst, `,"result":`...)
+	return dst
+}
+
+// ResultParts appends the parts that, joined, are the client's response: the client's own id bytes, then the result or error as it
+// came. What changes: a modern client gets resultType when a legacy upstream gave none; content that is null becomes the empty
+// list; _meta members that are the gateway's alone are dropped. The parts share memory with m, so that a large result is not copied.
+func ResultParts(parts [][]byte, id []byte, m *jsonrpc.Message, client Era) [][]byte {
+	parts = append(parts, partHead, id)
+	if e, ok := m.Top.Get("error"); ok {
+		return append(parts, partError, m.Bytes(e.Value), partEnd)
+	}
+	parts = append(parts, partResult)
 	r, _ := m.Top.Get("result")
-	from := r.Value.Start // what is copied next
+	from := r.Value.Start // what comes next
 	for i := range m.Result {
 		switch p := &m.Result[i]; {
 		case p.Key == "content" && p.Kind == jsonrpc.Null:
-			dst = append(append(dst, m.Raw[from:p.Value.Start]...), "[]"...)
+			parts = append(parts, m.Raw[from:p.Value.Start], partNone)
 			from = p.Value.End
 		case p.Key == "_meta" && slices.ContainsFunc(m.ResultMeta, own):
-			dst = appendForeign(append(dst, m.Raw[from:p.Value.Start]...), m)
+			parts = append(parts, m.Raw[from:p.Value.Start], appendForeign(nil, m))
 			from = p.Value.End
 		}
 	}
 	if _, typed := m.Result.Get("resultType"); client == Modern && !typed {
 		brace := r.Value.End - 1
-		dst = append(dst, m.Raw[from:brace]...)
+		parts = append(parts, m.Raw[from:brace])
 		if len(m.Result) > 0 {
-			dst = append(dst, ',')
+			parts = append(parts, partComma)
 		}
-		dst = append(dst, `"resultType":"complete"`...)
+		parts = append(parts, partComplete)
 		from = brace
 	}
-	return append(append(dst, m.Raw[from:r.Value.End]...), '}')
+	return append(parts, m.Raw[from:r.Value.End], partEnd)
 }
+
+// What stands around the bytes of others. Nobody writes to these.
+var (
+	partHead     = []byte(`{"jsonrpc":"2.0","id":`)
+	partError    = []byte(`,"error":`)
+	partResult   = []byte(`,"result":`)
+	partNone     = []byte(`[]`)
+	partComma    = []byte(`,`)
+	partComplete = []byte(`"resultType":"complete"`)
+	partEnd      = []byte(`}`)
+)
 
 // own reports whether a member of _meta is the gateway's alone.
 func own(m jsonrpc.Member) bool { return strings.HasPrefix(m.Key, MetaOwnPrefix) }
