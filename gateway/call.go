@@ -58,6 +58,7 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 			return
 		}
 		defer rq.Session.leave(rq.Message.ID())
+		f.reply = leaving{reply, rq}
 	}
 
 	// Steps 2 to 7, again after every wait, always on the current snapshot.
@@ -104,6 +105,18 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 		return
 	}
 	f.act(ctx, reservation)
+}
+
+// leaving frees the request's id before its answer goes out: the client may use it again as soon as it sees the answer, while the
+// outcome is still being recorded.
+type leaving struct {
+	Reply
+	rq *Request
+}
+
+func (l leaving) Answer(status int, parts ...[]byte) {
+	l.rq.Session.leave(l.rq.Message.ID())
+	l.Reply.Answer(status, parts...)
 }
 
 // read takes name and arguments out of the message. Nothing about policy is known here yet, so these refusals tell nothing.
@@ -321,10 +334,10 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 
 	f.record.ResultBytes = len(response.Raw)
 	f.record.IsError = mcp.ResultIsError(response) || len(response.Error) > 0
-	// The outcome is recorded before the client sees it. If that fails the call has happened all the same: the client gets its
-	// result, the intent stands open in the audit, and the sink refuses the next call.
-	f.finish(ctx, Invoked, Answered, "")
+	// The client need not wait for the record of the outcome: the call has happened, and its intent is on record. If this record
+	// fails, the intent stands open in the audit, and the sink refuses the next call.
 	f.reply.Answer(mcp.StatusOK, mcp.ResultParts(f.store.parts[:0], f.rq.Message.ID(), response, f.rq.Era)...)
+	f.finish(ctx, Invoked, Answered, "")
 }
 
 // answered is the memory of one answer. It serves one call after another, because a fresh megabyte for each would have to be

@@ -132,7 +132,7 @@ type Request struct {
 type Reply interface {
 	// Event sends a message on the request's own stream, ahead of the answer. The bytes are the caller's again afterwards.
 	Event(message []byte)
-	// Answer ends a request: the parts, joined, are one message. Status is HTTP's.
+	// Answer ends a request: the parts, joined, are one message, which goes out before Answer returns. Status is HTTP's.
 	Answer(status int, parts ...[]byte)
 	// Begin tells the surface of the session that an initialize began, before Answer.
 	Begin(s *ClientSession)

@@ -73,6 +73,8 @@ func (p *reply) Answer(status int, parts ...[]byte) {
 			return
 		}
 	}
+	// Now, and not when the handler returns: the gateway may still have to record what it did.
+	_ = p.rc.Flush()
 }
 
 // open begins the event stream if it has not begun. The caller holds mu.

@@ -372,7 +372,7 @@ func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Ans
 	}
 	id := s.ids.Add(1)
 	spec := mcp.CallSpec{Era: s.era, ID: id, Name: c.Name, Client: s.u.o.Client}
-	w := wanted{id: id, m: c.Response, max: c.MaxBytes}
+	w := wanted{id: id, m: c.Response, max: c.MaxBytes, spare: &c.Buffer}
 	if c.Progress != nil {
 		spec.Token = id
 		w.progress = c.Progress
@@ -419,7 +419,15 @@ type wanted struct {
 	list      string // scan tolerantly, with this list
 	handshake bool   // before an era is known
 	progress  func(*jsonrpc.Message)
-	cancel    func() // ends the request
+	cancel    func()  // ends the request
+	spare     *[]byte // memory for the answer; nil = fresh
+}
+
+func (w wanted) buffer() *[]byte {
+	if w.spare != nil {
+		return w.spare
+	}
+	return new([]byte)
 }
 
 // receive takes the reply with our id out of a response, in whichever form it comes. Anything that is not that reply is a failure:
@@ -466,30 +474,27 @@ func (s *session) tooLarge(max int) gateway.Answer {
 
 var errOver = errors.New("over the limit")
 
-// readAll reads a body of at most max bytes. One of unknown length grows in memory that is kept for the next one, and is copied out
-// once.
-func (s *session) readAll(resp *http.Response, max int) ([]byte, error) {
+// readAll reads a body of at most max bytes into spare, or into a larger buffer that it leaves there.
+func readAll(resp *http.Response, max int, spare *[]byte) ([]byte, error) {
+	b := (*spare)[:0]
 	if n := resp.ContentLength; n >= 0 {
 		if n > int64(max) {
 			return nil, errOver
 		}
-		b := make([]byte, n)
+		if int64(cap(b)) < n {
+			b = make([]byte, 0, n)
+			*spare = b
+		}
+		b = b[:n]
 		_, err := io.ReadFull(resp.Body, b)
 		return b, err
 	}
-	scratch := s.u.buffers.Get().(*[]byte)
-	b := (*scratch)[:0]
-	defer func() {
-		if cap(b) <= maxScratch {
-			*scratch = b
-			s.u.buffers.Put(scratch)
-		}
-	}()
 	for {
 		if len(b) == cap(b) {
-			bigger := make([]byte, len(b), 2*cap(b))
+			bigger := make([]byte, len(b), 2*cap(b)+2048)
 			copy(bigger, b)
 			b = bigger
+			*spare = b[:0]
 		}
 		n, err := resp.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -497,7 +502,7 @@ func (s *session) readAll(resp *http.Response, max int) ([]byte, error) {
 		case len(b) > max:
 			return nil, errOver
 		case err == io.EOF:
-			return append([]byte(nil), b...), nil
+			return b, nil
 		case err != nil:
 			return nil, err
 		}
@@ -505,7 +510,7 @@ func (s *session) readAll(resp *http.Response, max int) ([]byte, error) {
 }
 
 func (s *session) receiveJSON(ctx context.Context, resp *http.Response, w wanted) gateway.Answer {
-	b, err := s.readAll(resp, w.max)
+	b, err := readAll(resp, w.max, w.buffer())
 	switch {
 	case errors.Is(err, errOver):
 		return s.tooLarge(w.max)
@@ -578,7 +583,7 @@ func (s *session) refused(ctx context.Context, resp *http.Response, w wanted) ga
 	}
 	types := resp.Header["Content-Type"]
 	if len(types) == 1 && mediaType(types[0]) == "application/json" && !(status == http.StatusNotFound && s.sessionID != "") {
-		if b, err := s.readAll(resp, min(w.max, maxErrorBody)); err == nil && ctx.Err() == nil {
+		if b, err := readAll(resp, min(w.max, maxErrorBody), w.buffer()); err == nil && ctx.Err() == nil {
 			if _, ok := s.scan(b, w); ok && s.isReply(w) && len(w.m.Error) > 0 {
 				return s.replied(w)
 			}
