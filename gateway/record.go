@@ -2,8 +2,12 @@ package gateway
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"aduana/access"
 	"aduana/accounts"
@@ -110,7 +114,8 @@ type Record struct {
 }
 
 // AppendJSON appends the record as one JSON object on one line. The members have a fixed order, so that equal records have
-// equal bytes. Whatever a client or upstream put into a name is escaped.
+// equal bytes. Whatever a client or upstream put into a name is escaped
+// unless it can be seen.
 func (r *Record) AppendJSON(dst []byte) []byte {
 	w := lineWriter{b: append(dst, '{')}
 	w.text("event", string(r.Event))
@@ -210,7 +215,34 @@ func (w *lineWriter) text(name, value string) {
 		return
 	}
 	w.b = append(append(append(w.comma(), '"'), name...), '"', ':')
-	w.b = jsonrpc.AppendString(w.b, value)
+	w.b = appendVisible(w.b, value)
+}
+
+// appendVisible appends a JSON string in which whatever cannot be seen is escaped. JSON itself asks for that below U+0020 only, but a
+// terminal obeys U+009B, a viewer ends lines at U+2028, and U+202E turns a line round: who reads the audit would read another record.
+func appendVisible(dst []byte, s string) []byte {
+	start := len(dst)
+	dst = jsonrpc.AppendString(dst, s)
+	plain := true
+	for _, c := range dst[start:] {
+		plain = plain && c < 0x7f
+	}
+	if plain {
+		return dst
+	}
+	text := string(dst[start:])
+	dst = dst[:start]
+	for _, r := range text {
+		switch hi, lo := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			dst = utf8.AppendRune(dst, r)
+		case r <= 0xffff:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return dst
 }
 
 func (w *lineWriter) number(name string, n int64) {
@@ -230,7 +262,7 @@ func (w *lineWriter) list(name string, values []string) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = jsonrpc.AppendString(w.b, v)
+		w.b = appendVisible(w.b, v)
 	}
 	w.b = append(w.b, ']')
 }
@@ -249,10 +281,10 @@ func (w *lineWriter) attributes(list []principals.Attribute) {
 			if i > 0 {
 				w.b = append(w.b, ']', ',')
 			}
-			w.b = jsonrpc.AppendString(w.b, a.Name)
+			w.b = appendVisible(w.b, a.Name)
 			w.b = append(w.b, ':', '[')
 		}
-		w.b = jsonrpc.AppendString(w.b, a.Value)
+		w.b = appendVisible(w.b, a.Value)
 	}
 	w.b = append(w.b, ']', '}')
 }

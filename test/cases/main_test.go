@@ -193,6 +193,9 @@ func records(t *testing.T, path string) []map[string]any {
 	}
 	var out []map[string]any
 	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // being written
+		}
 		var r map[string]any
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%v in audit line %s", err, line)
@@ -202,11 +205,30 @@ func records(t *testing.T, path string) []map[string]any {
 	return out
 }
 
+// settled is records when no call is open any more: the answer may reach the client before the record of the outcome is written.
+func settled(t *testing.T, path string) (all []map[string]any) {
+	t.Helper()
+	eventually(t, "every intent has its finish", func() bool {
+		all = records(t, path)
+		open := 0
+		for _, r := range all {
+			switch r["event"] {
+			case "intent":
+				open++
+			case "finish":
+				open--
+			}
+		}
+		return open == 0
+	})
+	return all
+}
+
 // outcomes are the audit's outcomes, in order, from the n-th record on.
 func outcomes(t *testing.T, path string, n int) []string {
 	t.Helper()
 	var out []string
-	for _, r := range records(t, path)[n:] {
+	for _, r := range settled(t, path)[n:] {
 		if o, ok := r["outcome"].(string); ok {
 			out = append(out, o)
 		}

@@ -74,7 +74,7 @@ func TestC07AmbiguousMessagesEndAtTheDoor(t *testing.T) {
 		c := rig.NewClient(t, g.URL, key, modern)
 		for _, x := range cases {
 			t.Run(fmt.Sprintf("http modern=%v %s", modern, x.params), func(t *testing.T) {
-				before, sent := len(records(t, h.audit())), s.Total()
+				before, sent := len(settled(t, h.audit())), s.Total()
 				r := post(t, c, message(x.method, x.params, modern), x.method, x.name)
 				if r.Status != 400 {
 					t.Errorf("status %d", r.Status)
@@ -88,7 +88,7 @@ func TestC07AmbiguousMessagesEndAtTheDoor(t *testing.T) {
 	stdio.Ask(t, "1", rig.Message("1", "tools/list", "", "", true))
 	for _, x := range cases {
 		t.Run("stdio "+x.params, func(t *testing.T) {
-			before, sent := len(records(t, h.audit())), s.Total()
+			before, sent := len(settled(t, h.audit())), s.Total()
 			refused(t, before, sent, stdio.Ask(t, "7", message(x.method, x.params, true)))
 		})
 	}
@@ -108,7 +108,7 @@ func TestC08BatchesRunNothing(t *testing.T) {
 	eras(func(modern bool) {
 		c := rig.NewClient(t, g.URL, key, modern)
 		for name, body := range bodies {
-			before, sent := len(records(t, h.audit())), s.Total()
+			before, sent := len(settled(t, h.audit())), s.Total()
 			r := post(t, c, body, "tools/call", "srv__purge")
 			if r.Status != 400 || errorCode(r.Message) != -32600 || !strings.Contains(string(r.Message), `"id":null`) {
 				t.Errorf("%s, modern %v: %d %s", name, modern, r.Status, r.Message)
@@ -148,7 +148,7 @@ func TestX21RefusedBeforeBodyAndCredential(t *testing.T) {
 	h.http("srv", upstream.Config{Tools: tools("srv", "t")})
 	g := h.start()
 	addr := strings.TrimSuffix(strings.TrimPrefix(g.URL, "http://"), "/mcp")
-	before := len(records(t, h.audit()))
+	before := len(settled(t, h.audit()))
 	for _, route := range []string{"POST /mcp", "POST /mcp/srv", "GET /mcp", "DELETE /mcp", "GET /health"} {
 		for _, headers := range []string{"Host: evil.test", "Host: 127.0.0.1.evil.test", "Host: localhost.", "Host: " + addr + "\r\nOrigin: null",
 			"Host: " + addr + "\r\nOrigin: http://localhost.evil.test", "Host: " + addr + "\r\nOrigin: http://" + addr + "\r\nOrigin: http://evil.test"} {
