@@ -86,10 +86,19 @@ type UpstreamCase struct {
 // own server. It counts goroutines, so that nothing else may start any meanwhile.
 func RunUpstream(t T, c UpstreamCase) {
 	t.Helper()
+	runUpstream(t, c, 5*time.Second, func(string) bool { return true })
+}
+
+// runUpstream runs the checks that are wanted, by era/name.
+func runUpstream(t T, c UpstreamCase, atMost time.Duration, wanted func(check string) bool) {
+	t.Helper()
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		for _, k := range upstreamChecks {
+			if !wanted(era.String() + "/" + k.name) {
+				continue
+			}
 			one := func(t T) {
-				x := &exam{t: t, c: c, era: era, about: era.String() + ": " + k.name + ": "}
+				x := &exam{t: t, c: c, era: era, atMost: atMost, about: era.String() + ": " + k.name + ": "}
 				defer x.end()
 				defer func() {
 					if r := recover(); r != nil && r != (givenUp{}) {
@@ -109,19 +118,19 @@ func RunUpstream(t T, c UpstreamCase) {
 
 // How long things may take. They are bounds for what must not hang, far above what it takes.
 const (
-	promptly = time.Second     // from the end of a ctx, a session or a server to the return of what hung on it
-	atMost   = 5 * time.Second // for everything that has no bound of its own
+	promptly = time.Second // from the end of a ctx, a session or a server to the return of what hung on it
 	quiet    = 50 * time.Millisecond
 )
 
 // exam is one run of one check.
 type exam struct {
-	t     T
-	c     UpstreamCase
-	era   mcp.Era
-	about string
-	last  int // the mark of the last call
-	stage []*scene
+	t      T
+	c      UpstreamCase
+	era    mcp.Era
+	about  string
+	atMost time.Duration // for everything that has no bound of its own
+	last   int           // the mark of the last call
+	stage  []*scene
 }
 
 // givenUp unwinds a check that cannot go on. Everything that it started ends by exam.end.
@@ -194,7 +203,7 @@ func (st *scene) open() gateway.UpstreamSession {
 
 func (st *scene) openAs(t gateway.Target) gateway.UpstreamSession {
 	st.x.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), st.x.atMost)
 	defer cancel()
 	s, err := st.Upstream.Open(ctx, t)
 	if err != nil {
@@ -211,8 +220,8 @@ func (st *scene) end() {
 	}
 	st.ended = true
 	for _, s := range st.sessions {
-		if !within(atMost, func() { _ = s.Close() }) {
-			st.x.errorf("Close did not return within %v", atMost)
+		if !within(st.x.atMost, func() { _ = s.Close() }) {
+			st.x.errorf("Close did not return within %v", st.x.atMost)
 		}
 	}
 	close(st.quit)
@@ -409,7 +418,7 @@ const secretMark = "sEcReT"
 // call calls and waits.
 func (st *scene) call(s gateway.UpstreamSession, q query) *asking {
 	st.x.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), st.x.atMost)
 	defer cancel()
 	return st.wait(st.ask(ctx, s, q))
 }
@@ -515,7 +524,7 @@ func (d *desk) next() *visit {
 	select {
 	case v := <-d.come:
 		return v
-	case <-time.After(atMost):
+	case <-time.After(d.x.atMost):
 		d.x.giveUp("a call did not reach the server")
 		return nil
 	}
@@ -551,9 +560,9 @@ func cursor(c *ScriptCall) string {
 // list lists within the suite's atMost.
 func (x *exam) list(s gateway.UpstreamSession) (tools []mcp.ListedTool, err error) {
 	x.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), x.atMost)
 	defer cancel()
-	if !within(atMost+promptly, func() { tools, err = s.Tools(ctx) }) {
+	if !within(x.atMost+promptly, func() { tools, err = s.Tools(ctx) }) {
 		x.giveUp("Tools did not return within %v after its ctx ended", promptly)
 	}
 	return tools, err
@@ -623,7 +632,7 @@ var upstreamChecks = []upstreamExam{
 			st := x.start(map[string]handler{mcp.MethodDiscover: k.h, mcp.MethodInitialize: k.h})
 			wait := 300 * time.Millisecond
 			if k.want == "" {
-				wait = atMost
+				wait = x.atMost
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), wait)
 			if k.cancel {
@@ -633,7 +642,7 @@ var upstreamChecks = []upstreamExam{
 			var s gateway.UpstreamSession
 			var err error
 			// A child that does not answer has to be ended before Open can return.
-			if !within(wait+atMost, func() { s, err = st.Upstream.Open(ctx, st.target("", policy.Deliver{})) }) {
+			if !within(wait+x.atMost, func() { s, err = st.Upstream.Open(ctx, st.target("", policy.Deliver{})) }) {
 				x.giveUp("%s: Open did not return", name)
 			}
 			cancel()
@@ -1014,7 +1023,7 @@ var upstreamChecks = []upstreamExam{
 			}
 			d.st.failed(d.st.wait(a), gateway.MaybeSent, class)
 			cancel()
-			if !soon(atMost, func() bool { return v.ctx.Err() != nil }) {
+			if !soon(x.atMost, func() bool { return v.ctx.Err() != nil }) {
 				x.errorf("%s: the server was not told that the call is cancelled", class)
 			}
 			v.leave()
@@ -1089,14 +1098,14 @@ var upstreamChecks = []upstreamExam{
 		a := d.st.ask(d.st.soon(), s, query{progress: true})
 		d.next()
 		var errs [3]error
-		if !within(atMost, func() {
+		if !within(x.atMost, func() {
 			var all sync.WaitGroup
 			for i := range errs {
 				all.Go(func() { errs[i] = s.Close() })
 			}
 			all.Wait()
 		}) {
-			x.giveUp("Close did not return within %v", atMost)
+			x.giveUp("Close did not return within %v", x.atMost)
 		}
 		if errs != [3]error{} {
 			x.errorf("Close: %v", errs)
@@ -1125,10 +1134,10 @@ var upstreamChecks = []upstreamExam{
 	{"a change of the tools is told", func(x *exam) {
 		st := x.serve(x.echo)
 		s := st.open()
-		if !soon(atMost, func() bool { return st.Announce() > 0 }) {
+		if !soon(x.atMost, func() bool { return st.Announce() > 0 }) {
 			x.giveUp("the session does not listen for changes")
 		}
-		if !soon(atMost, func() bool { return st.changed.Load() > 0 }) {
+		if !soon(x.atMost, func() bool { return st.changed.Load() > 0 }) {
 			x.errorf("Changed was not called")
 		}
 		st.works(s)
@@ -1220,7 +1229,7 @@ var upstreamChecks = []upstreamExam{
 		ctx, cancel := context.WithCancel(context.Background())
 		a := d.st.ask(ctx, s, query{progress: true})
 		v := d.next()
-		if !soon(atMost, func() bool { return d.st.Announce() > 0 }) {
+		if !soon(x.atMost, func() bool { return d.st.Announce() > 0 }) {
 			x.errorf("the session does not listen for changes")
 		}
 		cancel()
@@ -1258,7 +1267,7 @@ func (a *asking) seen() []string {
 
 // soon is a ctx with the suite's atMost. It outlives the call that it is for, which must not depend on its end.
 func (st *scene) soon() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	ctx, cancel := context.WithTimeout(context.Background(), st.x.atMost)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
@@ -1300,7 +1309,7 @@ func (st *scene) isClosed(s gateway.UpstreamSession) {
 	if _, err := st.x.list(s); err == nil {
 		st.x.errorf("Tools of a closed session gave no error")
 	}
-	if !within(atMost, func() { _ = s.Close() }) {
+	if !within(st.x.atMost, func() { _ = s.Close() }) {
 		st.x.errorf("Close of a closed session did not return")
 	}
 }
