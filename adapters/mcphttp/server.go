@@ -149,10 +149,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 	}
-	c, ok := credential(r)
-	if !ok {
-		c = gateway.Credential{Surface: gateway.OverHTTP}
-	}
+	c, ok := credential(r) // when not ok it is empty, and asked about all the same, so that the refusal is recorded
 	principal, problem := s.g.Authenticate(r.Context(), c)
 	if !ok || problem != principals.NoProblem {
 		s.challenge(w, len(r.Header["Authorization"]) > 0)

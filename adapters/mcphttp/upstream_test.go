@@ -317,8 +317,8 @@ func TestC15Replies(t *testing.T) {
 	// A content coding that nobody asked for.
 	srv := answering(t, func(w http.ResponseWriter, id string) {
 		w.Header().Set("Content-Type", json)
-		w.Header().Set("Content-Encoding", "gzip")
-		w.Write(zipped.Bytes())
+		w.Header().Set("Content-Encoding", "gzip") // even if it is not true
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, id)
 	})
 	s, _ := open(t, srv)
 	if c := callTool(t, s, `{"name":"t"}`); c.class() != gateway.FailedProtocol {
@@ -744,9 +744,14 @@ func TestCancel(t *testing.T) {
 		// Before anything was sent.
 		ctx, cancel := context.WithCancel(bounded)
 		cancel()
+		if _, err := s.Tools(bounded); err != nil { // leaves a connection on which it could be sent
+			t.Fatal(err)
+		}
 		before := up.Calls("hang")
-		if c := callCtx(t, ctx, s, `{"name":"hang"}`, false, 1000); c.Sent != gateway.NotSent || c.class() != gateway.FailedCancelled {
-			t.Errorf("%v, sent %v", c.Failure, c.Sent)
+		for range 20 {
+			if c := callCtx(t, ctx, s, `{"name":"hang"}`, false, 1000); c.Sent != gateway.NotSent || c.class() != gateway.FailedCancelled {
+				t.Errorf("%v, sent %v", c.Failure, c.Sent)
+			}
 		}
 		if up.Calls("hang") != before {
 			t.Error("a cancelled call was sent")
@@ -1101,4 +1106,17 @@ func TestX13BytesSurvive(t *testing.T) {
 			t.Errorf("request %s", b)
 		}
 	})
+}
+
+func TestAddressesThatCannotBeUsed(t *testing.T) {
+	for _, at := range []string{"", "/mcp", "ftp://h/mcp", "http://", "http:///mcp", "http://u:p@127.0.0.1:1/mcp", "http://žlutý/mcp", "http://127.0.0.1:1/a?x=y z",
+		"http://[fe80::1%25lo]/mcp", "http://127.0.0.1:x/mcp", "http://127.0.0.1:1/a?\x7f", "http://127.0.0.1:1/\r\nX: y"} {
+		to := target(t, "http://127.0.0.1:1/mcp", "")
+		u := *to.Upstream
+		u.URL, to.Upstream = at, &u
+		_, err := newUpstream(t, mcphttp.UpstreamOptions{}).Open(context.Background(), to)
+		if f := failureOf(t, err); f.Class != gateway.FailedDial || !strings.Contains(f.Detail, "its url cannot be used") {
+			t.Errorf("%q: %v", at, f)
+		}
+	}
 }
