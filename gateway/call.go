@@ -31,7 +31,8 @@ type flow struct {
 	permit   access.Permit
 	ceilings []access.Ceiling
 	demands  []Demand
-	store    struct { // so that the usual call allocates none of these
+	yes      *Question // what a person said yes to, for this call
+	store    struct {  // so that the usual call allocates none of these
 		ceilings [4]access.Ceiling
 		demands  [4]Demand
 		held     [4]Held
@@ -57,8 +58,9 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "this id is of a request that still runs", Status: mcp.StatusBadRequest})
 			return
 		}
-		defer rq.Session.leave(rq.Message.ID())
-		f.reply = leaving{reply, rq}
+		leaving := &leaving{Reply: reply, rq: rq}
+		defer leaving.leave()
+		f.reply = leaving
 	}
 
 	// Steps 2 to 7, again after every wait, always on the current snapshot.
@@ -111,12 +113,21 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 // outcome is still being recorded.
 type leaving struct {
 	Reply
-	rq *Request
+	rq   *Request
+	left bool
 }
 
-func (l leaving) Answer(status int, parts ...[]byte) {
-	l.rq.Session.leave(l.rq.Message.ID())
+func (l *leaving) Answer(status int, parts ...[]byte) {
+	l.leave()
 	l.Reply.Answer(status, parts...)
+}
+
+// leave counts once: the id may belong to the next request already.
+func (l *leaving) leave() {
+	if !l.left {
+		l.left = true
+		l.rq.Session.leave(l.rq.Message.ID())
+	}
 }
 
 // read takes name and arguments out of the message. Nothing about policy is known here yet, so these refusals tell nothing.
@@ -240,7 +251,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// consent is step 6's question. waits says that a person was asked, so that everything before must be judged anew.
+// consent is step 6's question. waits says that a person was asked and said yes, so that everything before must be judged anew; the
+// yes then stands for exactly what was asked.
 func (f *flow) consent(ctx context.Context) (waits, ok bool) {
 	switch f.record.Ask {
 	case consent.Enabled:
@@ -250,8 +262,12 @@ func (f *flow) consent(ctx context.Context) (waits, ok bool) {
 		f.refuse(ctx, AskRefused, "the tool is disabled")
 		return false, false
 	}
-	approved, err := f.g.cfg.Approvals.Ask(ctx, Question{Principal: f.rq.Principal, Identity: f.tool.Identity,
-		Account: accounts.Handle(f.permit.Account), Arguments: f.record.Arguments, Definition: f.tool.Digest})
+	q := Question{Principal: f.rq.Principal, Identity: f.tool.Identity, Account: accounts.Handle(f.permit.Account),
+		Arguments: f.record.Arguments, Definition: f.tool.Digest}
+	if y := f.yes; y != nil && y.Identity == q.Identity && y.Account == q.Account && y.Definition == q.Definition {
+		return false, true
+	}
+	approved, err := f.g.cfg.Approvals.Ask(ctx, q)
 	switch {
 	case errors.Is(err, ErrAskExpired):
 		f.refuse(ctx, AskExpired, "nobody answered in time")
@@ -260,7 +276,8 @@ func (f *flow) consent(ctx context.Context) (waits, ok bool) {
 	case !approved:
 		f.refuse(ctx, AskRefused, "a person said no")
 	default:
-		return false, true
+		f.yes = &q
+		return true, true
 	}
 	return false, false
 }

@@ -414,6 +414,74 @@ func TestDecidedAgainAfterWaiting(t *testing.T) {
 	}
 }
 
+// A yes is for what was asked: when the policy changed while the person thought, the new policy rules.
+func TestDecidedAgainAfterAsking(t *testing.T) {
+	var w *world
+	asked := 0
+	meanwhile := func() {}
+	w = crmWorld(t, "places", func(w *world) {
+		w.approve = asking(func() bool { asked++; meanwhile(); return true })
+	})
+	bob := w.principal("corp", "bob", "team=ops")
+	if r := w.call(bob, "crm__wipe", ""); !strings.Contains(string(r.answer), `"content":[]`) || asked != 1 {
+		t.Errorf("asked %d times: %s", asked, r.answer)
+	}
+	meanwhile = func() {
+		r := compiled(t, strings.Replace(crmPolicy("places"), "capabilities: [read, write, wipe]", "capabilities: [read]", 1))
+		w.g.Declare(r.Policy, r.Document, "v2", w.in.Lock)
+	}
+	if outcome, code, _, _ := decision(t, w.call(bob, "crm__wipe", "").answer); outcome != "denied" || code != "no_grant_matches" || asked != 2 {
+		t.Errorf("asked %d times: %s %s", asked, outcome, code)
+	}
+	if n := w.up.Called.Load(); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+type asking func() bool
+
+func (a asking) Ask(context.Context, gateway.Question) (bool, error) { return a(), nil }
+
+// An id is free as soon as its answer is out, also while the outcome is still being recorded.
+func TestAnIDIsFreeWithItsAnswer(t *testing.T) {
+	w := crmWorld(t, "")
+	bob := w.principal("corp", "bob", "team=ops")
+	s := gateway.NewConnection()
+	in := func(rq *gateway.Request) { rq.Era, rq.Session = mcp.Legacy, s }
+	again := &reply{}
+	first := &answering{reply: &reply{}}
+	first.then = func() {
+		m := new(jsonrpc.Message)
+		if err := m.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crm__get"}}`), jsonrpc.Limits{}); err != nil {
+			t.Error(err)
+		}
+		rq := &gateway.Request{Message: m, Surface: gateway.OverStdio, Principal: bob}
+		in(rq)
+		w.g.Handle(context.Background(), rq, again)
+	}
+	m := new(jsonrpc.Message)
+	if err := m.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crm__get"}}`), jsonrpc.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	rq := &gateway.Request{Message: m, Surface: gateway.OverStdio, Principal: bob}
+	in(rq)
+	w.g.Handle(context.Background(), rq, first)
+	if !strings.Contains(string(again.answer), `"content":[]`) {
+		t.Errorf("the id was not free: %s", again.answer)
+	}
+}
+
+// answering does something as soon as the answer is out.
+type answering struct {
+	*reply
+	then func()
+}
+
+func (a *answering) Answer(status int, parts ...[]byte) {
+	a.reply.Answer(status, parts...)
+	a.then()
+}
+
 func TestSubscriptionsListen(t *testing.T) {
 	w := crmWorld(t, "")
 	ctx, cancel := context.WithCancel(context.Background())

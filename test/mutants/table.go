@@ -3,7 +3,7 @@ package main
 // table lists the planted faults by package. A new one needs what is broken, the file, the text as it stands there (exactly once),
 // the broken text, and the test that must notice; pkg too, when that test lives in another package.
 func table() []mutant {
-	return concat(accessMutants(), capabilitiesMutants(), peopleMutants(), assemblyMutants())
+	return concat(accessMutants(), capabilitiesMutants(), peopleMutants(), assemblyMutants(), flowMutants())
 }
 
 func concat(lists ...[]mutant) []mutant {
@@ -238,7 +238,7 @@ func peopleMutants() []mutant {
 			old: "if h == None {",
 			new: "if false {"},
 		{name: "destructive tools are enabled", file: consent, run: "TestResolve",
-			old: "case rule == Destructive && risk != DestructiveRisk:",
+			old: "case rule == Destructive && risk < DestructiveRisk:",
 			new: "case rule == Destructive:"},
 		{name: "what is unknown is enabled", file: consent, run: "TestResolve",
 			old: "\t}\n\treturn Ask\n}",
@@ -366,5 +366,89 @@ func assemblyMutants() []mutant {
 		{name: "a broken tool can be accepted", file: lock, run: "TestAccept",
 			old: "if t.Problem != \"\" {\n\t\treturn LockedTool{}",
 			new: "if false {\n\t\treturn LockedTool{}"},
+	}
+}
+
+// flowMutants break the flow and what stands at its surfaces. TestNamesAtEverySurface is must-show 5: one name, one tool.
+func flowMutants() []mutant {
+	const (
+		call     = "gateway/call.go"
+		list     = "gateway/list.go"
+		answers  = "gateway/answers.go"
+		pool     = "gateway/pool.go"
+		snapshot = "assembly/snapshot.go"
+		ledger   = "capabilities/ledger.go"
+		flow     = "./gateway"
+	)
+	return []mutant{
+		{name: "the list does without the Ledger", file: snapshot, pkg: flow, run: "TestNamesAtEverySurface",
+			old: "case s.withheldByLedger(t.Identity) != \"\":",
+			new: "case false:"},
+		{name: "the call does without the Ledger", file: snapshot, pkg: flow, run: "TestNamesAtEverySurface",
+			old: "id, ok = s.Ledger.Resolve(capabilities.Tool, capabilities.ExposedName(name))",
+			new: "for _, t := range s.Tools {\n\t\t\tif string(capabilities.Expose(t.Identity, 50)) == name {\n\t\t\t\tt.Withheld = \"\"\n\t\t\t\tid, ok = t.Identity, true\n\t\t\t}\n\t\t}"},
+		{name: "the scoped endpoint does without the Ledger", file: snapshot, pkg: flow, run: "TestNamesAtEverySurface",
+			old: "id, ok = s.Ledger.ResolveVerbatim(capabilities.Tool, scope, name)",
+			new: "id, ok = capabilities.Identity{Kind: capabilities.Tool, Upstream: scope, Name: name}, true\n\t\tif t := s.tools[id]; t != nil {\n\t\t\tt.Withheld = \"\"\n\t\t}"},
+		{name: "a map that overwrites: names folded as other gateways fold them", file: ledger, pkg: flow, run: "TestNamesAtEverySurface",
+			old: "name := expose(id)\n",
+			new: "name := ExposedName(strings.NewReplacer(\".\", \"_\", \"/\", \"_\").Replace(string(id.Upstream) + \"__\" + id.Name))\n"},
+		{name: "a name listed twice is entered once", file: snapshot, pkg: flow, run: "TestDuplicateInAListIsWithheld",
+			old: "times[name] = max(times[name], n)",
+			new: "times[name] = min(n, 1)"},
+		{name: "a list holds what is withheld", file: snapshot, pkg: flow, run: "TestChangedToolIsNeverCalled",
+			old: "case t.Withheld != capabilities.NotWithheld:\n\t\t\twithheld[t.Withheld]++",
+			new: "case false:\n\t\t\twithheld[t.Withheld]++"},
+		{name: "a call does not ask whether the tool is withheld", file: call, pkg: flow, run: "TestRepointedUpstreamIsNotDialled",
+			old: "if f.tool.Withheld != capabilities.NotWithheld {",
+			new: "if false {"},
+		{name: "a call is not judged again after the session opened", file: call, pkg: flow, run: "TestChangedToolIsNeverCalled",
+			old: "if now := g.current.Load(); now != f.standing {",
+			new: "if now := g.current.Load(); false {"},
+		{name: "a session serves before it listed", file: pool, pkg: flow, run: "TestChangedToolIsNeverCalled",
+			old: "if err = p.list(ctx, e); err != nil {",
+			new: "if err = nil; err != nil {"},
+		{name: "a call goes without its record", file: call, pkg: flow, run: "TestCallOutcomes",
+			old: "if err := g.cfg.Audit.Intend(ctx, &f.record); err != nil {",
+			new: "if err := g.cfg.Audit.Intend(ctx, &f.record); false {"},
+		{name: "a failed reservation is no denial", file: call, pkg: flow, run: "TestC24ExactCeilingUnderConcurrency",
+			old: "if err == nil && !full {",
+			new: "if err == nil || full {"},
+		{name: "unknown usage counts as none", file: call, pkg: flow, run: "TestCallOutcomes",
+			old: "return access.Usage{State: access.UsageStateUnknown}",
+			new: "return access.Usage{State: access.NotConsulted}"},
+		{name: "a call that never left is not given back", file: call, pkg: flow, run: "TestCallOutcomes",
+			old: "if answer.Sent == NotSent {\n\t\t\tf.giveBack(ctx, r)\n\t\t}",
+			new: "if answer.Sent == NotSent {\n\t\t}"},
+		{name: "an ask goes through unasked", file: call, pkg: flow, run: "TestCallOutcomes",
+			old: "case consent.Ask:\n\tdefault:",
+			new: "case consent.Ask:\n\t\treturn false, true\n\tdefault:"},
+		{name: "a yes is enough, whatever changed since", file: call, pkg: flow, run: "TestDecidedAgainAfterAsking",
+			old: "f.yes = &q\n\t\treturn true, true",
+			new: "f.yes = &q\n\t\treturn false, true"},
+		{name: "a wait for a slot is not judged again", file: call, pkg: flow, run: "TestDecidedAgainAfterWaiting",
+			old: "} else if waited {\n\t\t\t\tcontinue\n\t\t\t}",
+			new: "} else if waited {\n\t\t\t}"},
+		{name: "hidden things answer as denied", file: answers, pkg: flow, run: "TestHiddenWithheldAndAbsentAnswerAlike",
+			old: "!places && !left && f.hidden() {",
+			new: "!places && !left && false {"},
+		{name: "a cursor belongs to anybody", file: "gateway/seal.go", pkg: flow, run: "TestC20Pages",
+			old: "return append(append([]byte(purpose), 0), principal...)",
+			new: "return append([]byte(purpose), 0)"},
+		{name: "a cursor outlives its list", file: list, pkg: flow, run: "TestC20Pages",
+			old: "if err != nil || !known || from.view != v.digest {",
+			new: "if err != nil || !known {"},
+		{name: "sessions are shared by principals", file: pool, pkg: flow, run: "TestSessionsAreKeptApart",
+			old: "m.Generation + generation, principal}",
+			new: "m.Generation + generation, \"\"}"},
+		{name: "a rotated credential is not used", file: pool, pkg: flow, run: "TestSessionsAreKeptApart",
+			old: "account, m.Generation + generation, principal}",
+			new: "account, generation, principal}"},
+		{name: "a session id is enough", file: "gateway/sessions.go", pkg: flow, run: "TestSessionsBelongToTheirPrincipal",
+			old: "if !ok || !p.Known() || s.principal != p.ID() {",
+			new: "if !ok {"},
+		{name: "everybody is told of every change", file: "gateway/subscribe.go", pkg: flow, run: "TestWatchersAreToldOfTheirOwnListOnly",
+			old: "if now == w.seen {",
+			new: "if false {"},
 	}
 }
