@@ -168,8 +168,8 @@ func (m *Message) Scan(raw []byte, lim Limits) error {
 // refuse the message: it is marked in List, where every element is recorded.
 // What leaves the boundaries of an element in doubt (brackets, quotes, any
 // other offence against the JSON grammar) refuses the message, as do more than
-// 1,024 unsound elements. Unsound elements stay in Raw: the caller must cut
-// them out before the message goes on.
+// 1,024 unsound elements, or 131,072 of any kind. Unsound elements stay in Raw:
+// the caller must cut them out before the message goes on.
 func (m *Message) ScanTolerant(raw []byte, lim Limits, listKey string) error {
 	return m.scan(raw, lim, listKey)
 }

@@ -2,6 +2,7 @@ package jsonrpc_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -316,5 +317,49 @@ func TestAppendCanonical(t *testing.T) {
 		if err == nil || !bytes.Equal(got, []byte("pre|")) {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}
+	}
+}
+
+// What is recorded of a message costs many times the bytes that it stands for: 32 MiB of "0," would be gigabytes of elements.
+func TestWhatIsRecordedIsBounded(t *testing.T) {
+	var m jsonrpc.Message
+	list := func(n int) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[0` + strings.Repeat(",0", n-1) + `]}}`)
+	}
+	const most = 131_072
+	if err := m.ScanTolerant(list(most), jsonrpc.Limits{}, "tools"); err != nil || len(m.List) != most {
+		t.Errorf("%d elements: %d recorded, %v", most, len(m.List), err)
+	}
+	refused(t, m.ScanTolerant(list(most+1), jsonrpc.Limits{}, "tools"), jsonrpc.InvalidRequest, "more than 131072 elements")
+	refused(t, m.ScanTolerant(list(3*most), jsonrpc.Limits{}, "tools"), jsonrpc.InvalidRequest, "more than 131072 elements")
+	if id := string(m.ID()); id != "1" {
+		t.Errorf("the refusal cannot be addressed: id %q", id)
+	}
+
+	for _, where := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"m",%s}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{%s}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{%s}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"_meta":{%s}}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"",%s}}`,
+	} {
+		var members []string
+		for i := range 4097 {
+			members = append(members, fmt.Sprintf(`"x%d":0`, i))
+		}
+		in := fmt.Sprintf(where, strings.Join(members, ","))
+		refused(t, m.Scan([]byte(in), jsonrpc.Limits{}), jsonrpc.InvalidRequest, "more than 4096 members")
+		if in = fmt.Sprintf(where, strings.Join(members[:4000], ",")); m.Scan([]byte(in), jsonrpc.Limits{}) != nil {
+			t.Errorf("4000 members are refused in %s", where)
+		}
+	}
+	// In what is not recorded, any number is fine.
+	var arguments strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&arguments, `,"x%d":0`, i)
+	}
+	if err := m.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"":0`+arguments.String()+`}}}`), jsonrpc.Limits{}); err != nil {
+		t.Errorf("many arguments: %v", err)
 	}
 }

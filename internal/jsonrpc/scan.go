@@ -21,6 +21,12 @@ const (
 	pairwise = 32
 
 	maxUnsound = 1024
+
+	// What is recorded costs many times the bytes that it stands for: "0," is an
+	// element and `"a":0,` a member of some 60 bytes each. Beyond these the
+	// message is refused, and nothing more is kept of it.
+	maxMembers  = 4096
+	maxElements = 1 << 17
 )
 
 // level says which object is being scanned, as far as that matters.
@@ -341,6 +347,10 @@ func (s *scanner) record(lv level, n name, key, value Span, kind Kind) {
 		s.unsure = s.unsure || lv == top
 		s.note(InvalidRequest, key.Start, "member ", text, " of "+lv.String()+" imitates "+strconv.Quote(real)+": only the exact spelling is accepted")
 	}
+	if len(*to) == maxMembers {
+		s.note(InvalidRequest, key.Start, "more than "+strconv.Itoa(maxMembers)+" members in one object of the message", nil, "")
+		return
+	}
 	*to = to.add(text, key, value, kind)
 }
 
@@ -376,7 +386,7 @@ func (s *scanner) array(i, depth int, lv level) int {
 // element scans one element of the tolerated list and keeps its soft offence
 // apart from those of the message.
 func (s *scanner) element(i, depth int) int {
-	if s.unsound > maxUnsound {
+	if s.unsound > maxUnsound || len(s.m.List) > maxElements {
 		end, _ := s.value(i, depth, inner) // the message is lost: no memory for it
 		return end
 	}
@@ -395,7 +405,9 @@ func (s *scanner) element(i, depth int) int {
 			s.note(InvalidRequest, i, "more than "+strconv.Itoa(maxUnsound)+" unsound elements in the list", nil, "")
 		}
 	}
-	s.m.List = append(s.m.List, e)
+	if s.m.List = append(s.m.List, e); len(s.m.List) == maxElements+1 {
+		s.note(InvalidRequest, i, "more than "+strconv.Itoa(maxElements)+" elements in the list", nil, "")
+	}
 	return end
 }
 
