@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -233,6 +234,10 @@ func TestC24OneBudgetWhateverTheWay(t *testing.T) {
 	}
 	ways := []way{{rig.NewClient(t, url, key, false), "up__t"}, {rig.NewClient(t, url, key, false), "up__t"}, {rig.NewClient(t, url, key, true), "up__t"},
 		{rig.NewClient(t, url+"/up", key, false), "t"}, {rig.NewClient(t, url+"/up", key, true), "t"}}
+	// X24: what a client says of itself in headers is no part of the key.
+	for i, w := range ways {
+		w.c.Header = http.Header{"X-Forwarded-For": {fmt.Sprintf("192.0.2.%d", i)}, "X-Real-Ip": {fmt.Sprintf("192.0.2.%d", i)}, "User-Agent": {fmt.Sprint("client ", i)}}
+	}
 	ben := rig.NewClient(t, url, benKey, true)
 	for round := range rounds {
 		before := s.Calls("t")
