@@ -36,6 +36,9 @@ func TestX22AuditHoldsNoArguments(t *testing.T) {
 	eras(func(modern bool) {
 		c := rig.NewClient(t, g.URL, key, modern)
 		for name, a := range arguments {
+			if len(a) > large && !modern {
+				continue // once is enough
+			}
 			before := len(settled(t, h.audit()))
 			if r := call(t, c, "srv__t", a); r.Text() != "server=srv tool=t" {
 				t.Fatalf("%s: %.200s", name, r.Message)
@@ -47,8 +50,10 @@ func TestX22AuditHoldsNoArguments(t *testing.T) {
 			if digest, _ := got[1]["arguments"].(string); len(digest) < 32 {
 				t.Errorf("%s: no digest: %v", name, got[1])
 			}
-			call(t, c, "srv__fail", a)
-			call(t, c, "srv__absent", a)
+			if len(a) < large {
+				call(t, c, "srv__fail", a)
+				call(t, c, "srv__absent", a)
+			}
 		}
 		// Names that would end a line, colour it, turn it round, or forge a record.
 		for _, name := range []string{"a\nb", "a\r\n{\"event\":\"intent\"}", "\x1b[31mred\x1b[0m", "\u009b31m", "a\u2028b\u2029", "\u202egnp", "\x00", strings.Repeat("long", 10_000)} {
