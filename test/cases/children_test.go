@@ -181,6 +181,7 @@ func TestC13TheProgramsEnvironmentStaysItsOwn(t *testing.T) {
 		t.Errorf("answered %s", r.Message)
 	}
 	// The operator is told which variable; no value is told to anybody.
+	g.Stop(t)
 	if said := g.Stderr.String(); !strings.Contains(said, "NOT_SET") || strings.Contains(said, "CANARY") {
 		t.Errorf("the program said\n%s", said)
 	}

@@ -232,6 +232,7 @@ func TestX03InvisibleTextIsAChange(t *testing.T) {
 			if got, want := string(c.List(t).Tools["bank__transfer"]), `{"name":"bank__transfer","description":"Sends money","inputSchema":{"type":"object"}}`; got != want {
 				t.Errorf("listed %s, want %s", got, want)
 			}
+			g.Stop(t) // so that all of what it says is here
 			if said := g.Stderr.String(); !strings.Contains(said, "mcp:bank:transfer") || !strings.Contains(said, "description") {
 				t.Errorf("the operator is not told that the description changed:\n%s", said)
 			}
