@@ -450,7 +450,11 @@ func (f *flow) finish(ctx context.Context, outcome Outcome, sent Sent, detail st
 	now := f.g.cfg.Clock()
 	r.Event, r.Outcome, r.Sent, r.Detail = EventFinish, outcome, sent, detail
 	r.At, r.DurationUS = now.UnixMilli(), now.Sub(f.started).Microseconds()
-	if err := f.g.cfg.Audit.Finish(ctx, r); err != nil {
+	record := f.g.cfg.Audit.Finish
+	if later, ok := f.g.cfg.Audit.(AuditLater); ok {
+		record = later.FinishLater
+	}
+	if err := record(ctx, r); err != nil {
 		f.g.cfg.Log.Error("an outcome was not recorded; its intent stays open", "call", r.Call, "error", err)
 	}
 }

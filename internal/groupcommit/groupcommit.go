@@ -39,6 +39,7 @@ type Ticket[T any] struct {
 	state  atomic.Uint32
 	answer chan error
 	timer  *time.Timer
+	posted bool // nobody waits
 }
 
 // Queue commits groups of items. Make it with New.
@@ -116,10 +117,37 @@ func (q *Queue[T]) Do(t *Ticket[T]) error {
 	return err
 }
 
+// Post hands an item in and does not wait for it: it is committed before every item that is handed in later. When a commit fails,
+// posted items are kept and come first in the next one. The error says that it was not taken.
+func (q *Queue[T]) Post(t *Ticket[T]) error {
+	if q.closed.Load() {
+		q.pool.Put(t)
+		return ErrClosed
+	}
+	t.posted = true
+	t.state.Store(queued)
+	select {
+	case q.tickets <- t:
+		return nil
+	default:
+	}
+	t.timer.Reset(q.wait)
+	select {
+	case q.tickets <- t:
+		t.timer.Stop()
+		return nil
+	case <-t.timer.C:
+		t.posted = false
+		q.pool.Put(t)
+		return ErrTimeout
+	}
+}
+
 func (q *Queue[T]) run() {
 	defer close(q.done)
 	var tickets []*Ticket[T]
 	var items []*T
+	kept := 0 // posted ones of a commit that failed, already among tickets and items
 	take := func(t *Ticket[T]) {
 		if t.state.CompareAndSwap(queued, taken) {
 			tickets, items = append(tickets, t), append(items, &t.Item)
@@ -148,15 +176,22 @@ func (q *Queue[T]) run() {
 				break more
 			}
 		}
-		crowded = len(items) > 1
+		crowded = len(items)-kept > 1
+		kept = 0
 		if len(items) > 0 {
 			q.busy.Store(max(1, int64(time.Since(q.epoch))))
 			err := q.commit(items)
-			gone := tickets[:0]
+			gone, again := tickets[:0:0], tickets[:0:0]
 			for _, t := range tickets {
-				if t.state.CompareAndSwap(taken, answered) {
+				switch {
+				case t.posted && err == nil:
+					t.posted = false
+					q.pool.Put(t)
+				case t.posted:
+					again = append(again, t)
+				case t.state.CompareAndSwap(taken, answered):
 					t.answer <- err
-				} else if err == nil {
+				case err == nil:
 					gone = append(gone, t)
 				}
 			}
@@ -164,12 +199,19 @@ func (q *Queue[T]) run() {
 				q.late(&t.Item)
 			}
 			q.busy.Store(0)
+			clear(tickets)
+			clear(items)
+			tickets, items = tickets[:0], items[:0]
+			if stopping {
+				again = nil // there is no next commit
+			}
+			for _, t := range again {
+				tickets, items = append(tickets, t), append(items, &t.Item)
+			}
+			kept = len(again)
 		} else if stopping {
 			return
 		}
-		clear(tickets)
-		clear(items)
-		tickets, items = tickets[:0], items[:0]
 	}
 }
 

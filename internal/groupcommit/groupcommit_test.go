@@ -244,3 +244,71 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 		b.gate <- nil
 	})
 }
+
+// Posted items make nobody wait, come before what is handed in later, and outlive a commit that fails.
+func TestPostedItemsKeepTheirPlace(t *testing.T) {
+	b := &book{gate: gated}
+	run(t, b, func(t *testing.T, q *Queue[int]) {
+		post := func(n int) {
+			k := q.Ticket()
+			k.Item = n
+			if err := q.Post(k); err != nil {
+				t.Error(err)
+			}
+		}
+		for n := range 3 {
+			post(n)
+		}
+		done := make(chan error)
+		go func() { done <- do(q, 3) }()
+		synctest.Wait()
+		b.gate <- nil // the first alone: the goroutine took it before the others came
+		synctest.Wait()
+		b.gate <- errors.New("disk full") // only the caller of 3 is told
+		if err := <-done; err == nil {
+			t.Error("the caller was not told")
+		}
+		go func() { done <- do(q, 4) }()
+		synctest.Wait()
+		close(b.gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		// Whatever the groups were: each once but the refused one, in the order in which they came.
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if got := slices.Concat(b.groups...); !slices.Equal(got, []int{0, 1, 2, 4}) {
+			t.Errorf("committed %v", b.groups)
+		}
+	})
+}
+
+// A queue that hangs takes what there is room for, and then says so in bounded time.
+func TestPostIsBounded(t *testing.T) {
+	b := &book{gate: gated}
+	run(t, b, func(t *testing.T, q *Queue[int]) {
+		taken := 0
+		for ; ; taken++ {
+			k := q.Ticket()
+			k.Item = taken
+			start := time.Now()
+			if err := q.Post(k); err != nil {
+				if !errors.Is(err, ErrTimeout) || time.Since(start) != wait {
+					t.Errorf("%v after %v", err, time.Since(start))
+				}
+				break
+			}
+		}
+		if taken < maxQueue || taken > maxQueue+maxGroup+1 {
+			t.Errorf("%d were taken", taken)
+		}
+		close(b.gate)
+		synctest.Wait()
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := q.Post(q.Ticket()); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
