@@ -39,7 +39,6 @@ type Ticket[T any] struct {
 	state  atomic.Uint32
 	answer chan error
 	timer  *time.Timer
-	posted bool // nobody waits
 }
 
 // Queue commits groups of items. Make it with New.
@@ -54,7 +53,15 @@ type Queue[T any] struct {
 	stop    chan struct{}
 	done    chan struct{}
 	pool    sync.Pool
+
+	mu     sync.Mutex
+	posted []*Ticket[T]  // nobody waits for these
+	wake   chan struct{} // holds one when posted ones have waited long enough for company
+	armed  bool          // a timer will send to wake
 }
+
+// linger is how long a posted item waits for one that somebody waits for, to be committed with it: a wake-up of the goroutine saved.
+const linger = 5 * time.Millisecond
 
 // New starts the goroutine; Close ends it. Commit is called by it alone with at least one item, and all of the group share its
 // error. Late is called by it too, with an item that was committed after its caller had gone. Neither may keep an item.
@@ -62,6 +69,7 @@ func New[T any](wait time.Duration, commit func(group []*T) error, late func(ite
 	q := &Queue[T]{
 		commit: commit, late: late, wait: wait, epoch: time.Now(),
 		tickets: make(chan *Ticket[T], maxQueue), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1),
 	}
 	q.pool.New = func() any {
 		t := &Ticket[T]{answer: make(chan error, 1), timer: time.NewTimer(time.Hour)}
@@ -117,40 +125,53 @@ func (q *Queue[T]) Do(t *Ticket[T]) error {
 	return err
 }
 
-// Post hands an item in and does not wait for it: it is committed before every item that is handed in later. When a commit fails,
-// posted items are kept and come first in the next one. The error says that it was not taken.
+// Post hands an item in and does not wait for it. It is committed before every item that is handed in later, and at the latest after
+// linger. When a commit fails, posted items are kept and come first in the next one. The error says that it was not taken.
 func (q *Queue[T]) Post(t *Ticket[T]) error {
-	if q.closed.Load() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed.Load():
 		q.pool.Put(t)
 		return ErrClosed
-	}
-	t.posted = true
-	t.state.Store(queued)
-	select {
-	case q.tickets <- t:
-		return nil
-	default:
-	}
-	t.timer.Reset(q.wait)
-	select {
-	case q.tickets <- t:
-		t.timer.Stop()
-		return nil
-	case <-t.timer.C:
-		t.posted = false
+	case len(q.posted) >= maxQueue: // it hangs, or nothing can be written
 		q.pool.Put(t)
-		return ErrTimeout
+		return ErrStalled
+	}
+	q.posted = append(q.posted, t)
+	switch {
+	case len(q.posted) >= maxGroup:
+		q.nudge()
+	case !q.armed:
+		q.armed = true
+		time.AfterFunc(linger, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.armed = false
+			q.nudge()
+		})
+	}
+	return nil
+}
+
+// nudge wakes the goroutine for posted items. The caller holds mu.
+func (q *Queue[T]) nudge() {
+	if len(q.posted) == 0 {
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
 	}
 }
 
 func (q *Queue[T]) run() {
 	defer close(q.done)
-	var tickets []*Ticket[T]
+	var waited, posted []*Ticket[T]
 	var items []*T
-	kept := 0 // posted ones of a commit that failed, already among tickets and items
 	take := func(t *Ticket[T]) {
 		if t.state.CompareAndSwap(queued, taken) {
-			tickets, items = append(tickets, t), append(items, &t.Item)
+			waited = append(waited, t)
 		}
 	}
 	crowded := false
@@ -159,6 +180,7 @@ func (q *Queue[T]) run() {
 		select {
 		case t := <-q.tickets:
 			take(t)
+		case <-q.wake:
 		case <-q.stop:
 			stopping = true
 		}
@@ -168,7 +190,7 @@ func (q *Queue[T]) run() {
 			runtime.Gosched()
 		}
 	more:
-		for len(items) < maxGroup {
+		for len(waited) < maxGroup {
 			select {
 			case t := <-q.tickets:
 				take(t)
@@ -176,22 +198,29 @@ func (q *Queue[T]) run() {
 				break more
 			}
 		}
-		crowded = len(items)-kept > 1
-		kept = 0
+		crowded = len(waited) > 1
+		// After the tickets: whatever was posted before one of them was handed in is here now, and goes before it.
+		q.mu.Lock()
+		posted = append(posted, q.posted...)
+		clear(q.posted)
+		q.posted = q.posted[:0]
+		q.mu.Unlock()
+		for _, list := range [...][]*Ticket[T]{posted, waited} {
+			for _, t := range list {
+				items = append(items, &t.Item)
+			}
+		}
+		if len(items) == 0 && stopping {
+			return
+		}
 		if len(items) > 0 {
 			q.busy.Store(max(1, int64(time.Since(q.epoch))))
 			err := q.commit(items)
-			gone, again := tickets[:0:0], tickets[:0:0]
-			for _, t := range tickets {
-				switch {
-				case t.posted && err == nil:
-					t.posted = false
-					q.pool.Put(t)
-				case t.posted:
-					again = append(again, t)
-				case t.state.CompareAndSwap(taken, answered):
+			var gone []*Ticket[T]
+			for _, t := range waited {
+				if t.state.CompareAndSwap(taken, answered) {
 					t.answer <- err
-				case err == nil:
+				} else if err == nil {
 					gone = append(gone, t)
 				}
 			}
@@ -199,19 +228,17 @@ func (q *Queue[T]) run() {
 				q.late(&t.Item)
 			}
 			q.busy.Store(0)
-			clear(tickets)
-			clear(items)
-			tickets, items = tickets[:0], items[:0]
-			if stopping {
-				again = nil // there is no next commit
+			if err == nil || stopping { // after the last commit there is no next one
+				for _, t := range posted {
+					q.pool.Put(t)
+				}
+				clear(posted)
+				posted = posted[:0]
 			}
-			for _, t := range again {
-				tickets, items = append(tickets, t), append(items, &t.Item)
-			}
-			kept = len(again)
-		} else if stopping {
-			return
 		}
+		clear(waited)
+		clear(items)
+		waited, items = waited[:0], items[:0]
 	}
 }
 
