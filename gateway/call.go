@@ -46,7 +46,10 @@ const maxLost = 16
 
 // call serves one tools/call.
 func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
-	f := &flow{g: g, rq: rq, reply: reply, started: g.cfg.Clock()}
+	// A flow is large, and nothing keeps it: not the ports, whose contracts say so, and not a goroutine.
+	f := g.flows.Get().(*flow)
+	defer func() { *f = flow{}; g.flows.Put(f) }()
+	f.g, f.rq, f.reply, f.started = g, rq, reply, g.cfg.Clock()
 	if !f.read() {
 		return
 	}

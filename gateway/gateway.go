@@ -57,6 +57,7 @@ type Gateway struct {
 	draining chan struct{}
 	drain    sync.Once
 	answers  sync.Pool
+	flows    sync.Pool
 	digests  sync.Pool
 }
 
@@ -94,6 +95,7 @@ func New(cfg Config, in assembly.Input) *Gateway {
 	g.prefix = hexText(id[:]) + "-"
 	g.seal = newSeal(cfg.Random)
 	g.answers.New = func() any { return new(answered) }
+	g.flows.New = func() any { return new(flow) }
 	g.digests.New = func() any { return newDigester(cfg.ArgumentKey) }
 	g.pool = newPool(g)
 	g.keeper.in = in

@@ -101,8 +101,8 @@ type Credentials interface {
 //
 // Contract: Intend returns nil only when the record of the intent is written (every required sink of the process took it); on an
 // error the call is not made. Finish records the outcome of an intent; Note records something complete in itself (a refusal, a
-// reload). All three ignore the cancellation of ctx, are bounded in time (250 ms), are safe for concurrent use, and write one
-// line per record in one total order. After an error of any of them the sink refuses until it has written again.
+// reload). All three ignore the cancellation of ctx, are bounded in time (250 ms), are safe for concurrent use, write one line
+// per record in one total order, and keep nothing of the record once they return. After an error of any of them the sink refuses until it has written again.
 type Audit interface {
 	Intend(ctx context.Context, r *Record) error
 	Finish(ctx context.Context, r *Record) error
