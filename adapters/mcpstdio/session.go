@@ -200,6 +200,15 @@ func (s *session) forget(p *pending) {
 	s.mu.Unlock()
 }
 
+// drop forgets a request that was never sent, and waits for the reader to let go of its response: a child can guess the next id
+// and answer what it has not read, and the memory is about to be another call's, of another principal.
+func (s *session) drop(p *pending) {
+	s.forget(p)
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+}
+
 // ask sends a request of the gateway's own and does not wait.
 func (s *session) ask(ctx context.Context, era mcp.Era, method string, params []byte) *pending {
 	return s.send(ctx, &pending{max: maxGreeting, response: new(jsonrpc.Message)}, func(id uint64) []byte {
@@ -286,12 +295,12 @@ func (s *session) Call(ctx context.Context, c *gateway.UpstreamCall) gateway.Ans
 	}
 	text, err := mcp.AppendCall(make([]byte, 0, len(c.Request.Raw)+256), c.Request, spec)
 	if err != nil {
-		s.forget(p)
+		s.drop(p)
 		return gateway.Answer{Sent: gateway.NotSent, Failure: s.failure(gateway.FailedProtocol, err.Error())}
 	}
 	p.frame.text = oneLine(text)
 	if err := s.out.put(ctx, p.frame); err != nil && !errors.Is(err, errBoxClosed) {
-		s.forget(p)
+		s.drop(p)
 		return gateway.Answer{Sent: gateway.NotSent, Failure: s.left(ctx)}
 	}
 	return s.await(ctx, p, c.Progress)
