@@ -17,6 +17,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -152,11 +153,25 @@ func (p *Pool) take(ctx context.Context) (*conn, error) {
 		p.mu.Unlock()
 		// A server that closed it, or said something unasked, is not asked again. The look costs a system call; without it every
 		// call after a server's idle time would end in "may have been sent".
-		if time.Since(c.since) < p.idleFor() && c.r.Buffered() == 0 && silent(c.raw) {
+		if time.Since(c.since) < p.idleFor() && c.r.Buffered() == 0 && silent(c.raw) && c.nothingDecrypted() {
 			return c, nil
 		}
 		c.Close()
 	}
+}
+
+// nothingDecrypted reports whether TLS holds back nothing: what it has read already does not show at the socket, and would be taken
+// for the answer to the next request. The deadline has passed, so that only what is there can be read.
+func (c *conn) nothingDecrypted() bool {
+	if c.Conn == c.raw {
+		return true
+	}
+	if c.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return false
+	}
+	var b [1]byte
+	n, err := c.Conn.Read(b[:])
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.SetReadDeadline(time.Time{}) == nil
 }
 
 func (p *Pool) idleFor() time.Duration {

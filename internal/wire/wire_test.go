@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -275,5 +276,53 @@ func TestTLS(t *testing.T) {
 	var dial *wire.DialError
 	if sent || !errors.As(err, &dial) || !dial.TLS {
 		t.Errorf("sent %t: %v", sent, err)
+	}
+}
+
+// The same over TLS, which reads more than it is asked for: what it holds back shows neither in the reader nor at the socket.
+func TestUnaskedBytesUnderTLSAreNoAnswer(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(echo))
+	defer s.Close()
+	// Larger than the reader's buffer, so that the end of it is read past the buffer and nothing more is.
+	first := "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 5000)
+	second := "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nforge"
+	for name, records := range map[string][]string{"one record": {first + second}, "two records": {first, second}} {
+		t.Run(name, func(t *testing.T) {
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: s.TLS.Certificates, SessionTicketsDisabled: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					wg.Go(func() {
+						defer c.Close()
+						r := bufio.NewReader(c)
+						if _, err := http.ReadRequest(r); err != nil {
+							return
+						}
+						for _, record := range records {
+							io.WriteString(c, record)
+						}
+						_, _ = http.ReadRequest(r) // ends with the connection
+					})
+				}
+			})
+			config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+			config.ServerName = "example.com"
+			p := &wire.Pool{Address: l.Addr().String(), TLS: config}
+			for range 3 {
+				if got := do(t, p, ""); len(got) != 5000 {
+					t.Errorf("got %q", got)
+				}
+			}
+			p.Close()
+			l.Close()
+			wg.Wait()
+		})
 	}
 }
