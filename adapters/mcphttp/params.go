@@ -21,7 +21,13 @@ type paramHeader struct {
 
 const annotation = "x-mcp-header"
 
-var errAnnotation = errors.New(annotation + " is not on a string, integer or boolean that properties alone lead to, or its name is not a header's or not its own")
+// maxParamHeaders bounds those of one tool: each is compared with all before it, and servers take no more than about a hundred headers.
+const maxParamHeaders = 64
+
+var (
+	errAnnotation  = errors.New(annotation + " is not on a string, integer or boolean that properties alone lead to, or its name is not a header's or not its own")
+	errAnnotations = errors.New(annotation + " is on more than 64 arguments")
+)
 
 // mirror remembers which arguments of which tools go into headers. A tool that asks wrongly becomes a problem of its own.
 func (s *session) mirror(tools []mcp.ListedTool) {
@@ -87,6 +93,9 @@ func paramHeaders(list []paramHeader, schema []byte, path []string, reachable bo
 			h, err := jsonrpc.DecodeString(value)
 			if err != nil || !reachable || len(path) == 0 || !token(h) || !scalar(schema, members) {
 				return nil, errAnnotation
+			}
+			if len(list) == maxParamHeaders {
+				return nil, errAnnotations
 			}
 			for _, other := range list {
 				if strings.EqualFold(other.header, h) {

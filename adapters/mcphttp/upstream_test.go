@@ -1067,7 +1067,12 @@ func TestParamHeaders(t *testing.T) {
 			}
 		}
 	}
+	many := `{"type":"object","properties":{`
+	for i := range 65 {
+		many += fmt.Sprintf(`"a%d":{"type":"string","x-mcp-header":"A%d"},`, i, i)
+	}
 	for name, bad := range map[string]string{
+		"too many":      many + `"z":{}}}`,
 		"not a token":   `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`,
 		"empty":         `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":""}}}`,
 		"not a string":  `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":1}}}`,
