@@ -214,7 +214,7 @@ func ResultParts(parts [][]byte, id []byte, m *jsonrpc.Message, client Era) [][]
 			parts = append(parts, m.Raw[from:p.Value.Start], partNone)
 			from = p.Value.End
 		case p.Key == "_meta" && slices.ContainsFunc(m.ResultMeta, own):
-			parts = append(parts, m.Raw[from:p.Value.Start], appendForeign(nil, m))
+			parts = append(parts, m.Raw[from:p.Value.Start], appendForeign(nil, m, m.ResultMeta))
 			from = p.Value.End
 		}
 	}
@@ -244,12 +244,12 @@ var (
 // own reports whether a member of _meta is the gateway's alone.
 func own(m jsonrpc.Member) bool { return strings.HasPrefix(m.Key, MetaOwnPrefix) }
 
-// appendForeign appends the result's _meta without the members that are the gateway's alone.
-func appendForeign(dst []byte, m *jsonrpc.Message) []byte {
+// appendForeign appends a _meta of the message without the members that are the gateway's alone.
+func appendForeign(dst []byte, m *jsonrpc.Message, meta jsonrpc.Members) []byte {
 	dst = append(dst, '{')
 	empty := len(dst)
-	for i := range m.ResultMeta {
-		p := &m.ResultMeta[i]
+	for i := range meta {
+		p := &meta[i]
 		if own(*p) {
 			continue
 		}
@@ -262,7 +262,7 @@ func appendForeign(dst []byte, m *jsonrpc.Message) []byte {
 }
 
 // AppendProgress appends a notifications/progress for the client, made from the upstream's: the token is the client's own bytes,
-// the rest as it came.
+// the rest as it came, but for _meta members that are the gateway's alone.
 func AppendProgress(dst []byte, m *jsonrpc.Message, token []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
 	dst = append(dst, token...)
@@ -272,6 +272,11 @@ func AppendProgress(dst []byte, m *jsonrpc.Message, token []byte) []byte {
 			continue
 		}
 		dst = append(dst, ',')
+		if p.Key == "_meta" && slices.ContainsFunc(m.Meta, own) {
+			dst = append(dst, `"_meta":`...)
+			dst = appendForeign(dst, m, m.Meta)
+			continue
+		}
 		dst = append(dst, m.Raw[p.KeySpan.Start:p.Value.End]...)
 	}
 	return append(dst, `}}`...)
