@@ -197,12 +197,7 @@ func (g *Gateway) initialize(rq *Request, reply Reply) {
 	}
 	version := mcp.NegotiateLegacy(requested)
 	if rq.Session == nil {
-		s, ok := g.sessions.begin(g, rq.Principal)
-		if !ok {
-			g.fail(rq, reply, &mcp.Error{Code: mcp.CodeServerBusy, Message: "too many sessions; try again later", Status: mcp.StatusUnavailable})
-			return
-		}
-		reply.Begin(s)
+		reply.Begin(g.sessions.begin(g, rq.Principal))
 	}
 	g.result(rq, reply, g.greeting.AppendInitializeResult(nil, version))
 }

@@ -86,7 +86,7 @@ func idKey(id []byte) string {
 	return string(id)
 }
 
-// The bounds of legacy sessions.
+// The bounds of legacy sessions. The first is for all principals together.
 const (
 	maxClientSessions = 10_000
 	clientSessionIdle = 30 * time.Minute
@@ -97,21 +97,52 @@ type sessions struct {
 	byID map[string]*ClientSession
 }
 
-func (t *sessions) begin(g *Gateway, p principals.Principal) (*ClientSession, bool) {
+// begin makes a session. When there are as many as may be, the principal with the most loses the one that was idle longest: whoever
+// begins sessions without end takes them from nobody else.
+func (t *sessions) begin(g *Gateway, p principals.Principal) *ClientSession {
 	var raw [24]byte
 	g.cfg.Random(raw[:])
 	s := NewConnection()
 	s.id, s.principal, s.lastUsed = hexText(raw[:]), p.ID(), g.cfg.Clock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	var lost *ClientSession
+	if len(t.byID) >= maxClientSessions {
+		lost = t.leastMissed()
+		delete(t.byID, lost.id)
+	}
 	if t.byID == nil {
 		t.byID = map[string]*ClientSession{}
 	}
-	if len(t.byID) >= maxClientSessions {
-		return nil, false
-	}
 	t.byID[s.id] = s
-	return s, true
+	t.mu.Unlock()
+	if lost != nil {
+		lost.End()
+	}
+	return s
+}
+
+// leastMissed gives the longest idle session of a principal who has the most. The caller holds mu.
+func (t *sessions) leastMissed() *ClientSession {
+	have := map[string]int{}
+	most := 0
+	for _, s := range t.byID {
+		have[s.principal]++
+		most = max(most, have[s.principal])
+	}
+	var found *ClientSession
+	var since time.Time
+	for _, s := range t.byID {
+		if have[s.principal] < most {
+			continue
+		}
+		s.mu.Lock()
+		used := s.lastUsed
+		s.mu.Unlock()
+		if found == nil || used.Before(since) {
+			found, since = s, used
+		}
+	}
+	return found
 }
 
 // Session finds the session of an id for the principal that began it. Somebody else's session is not found, exactly like one that

@@ -63,7 +63,6 @@ func clip(s string) string {
 
 // The HTTP statuses that carry answers. They are named here because the flow gives them without knowing HTTP.
 const (
-	StatusOK          = http.StatusOK
-	StatusBadRequest  = http.StatusBadRequest
-	StatusUnavailable = http.StatusServiceUnavailable
+	StatusOK         = http.StatusOK
+	StatusBadRequest = http.StatusBadRequest
 )
