@@ -222,6 +222,10 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 	reply.Answer(mcp.StatusOK, head, page, tail)
 }
 
+// maxSimilar bounds the search for a name that was meant, in comparisons of two bytes, about 2 ns each: a wrong name must not cost much
+// more than a right one.
+const maxSimilar = 1 << 20
+
 // similar gives up to three visible names that a caller may have meant. It looks only at what the caller sees, so that it tells
 // nothing else.
 func (v view) similar(scope capabilities.UpstreamID, asked string) []string {
@@ -233,13 +237,21 @@ func (v view) similar(scope capabilities.UpstreamID, asked string) []string {
 		distance int
 	}
 	var close []match
+	far := max(2, len(asked)/4)
+	work := maxSimilar
 	for _, t := range v.tools {
 		name := shownName(t, scope)
-		d := distance(asked, name)
-		if strings.HasSuffix(name, "__"+asked) || strings.EqualFold(name, asked) {
+		d := far + 1
+		switch {
+		case strings.HasSuffix(name, "__"+asked) || strings.EqualFold(name, asked):
 			d = 0
+		case max(len(name)-len(asked), len(asked)-len(name)) <= far:
+			if work -= len(name) * len(asked); work < 0 {
+				return nil
+			}
+			d = distance(asked, name)
 		}
-		if d <= max(2, len(asked)/4) {
+		if d <= far {
 			close = append(close, match{name, d})
 		}
 	}
