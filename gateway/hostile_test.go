@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +50,32 @@ func TestNobodyTakesEverySession(t *testing.T) {
 	}
 	if r := w.ask(ana, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, legacy); r.begun == nil {
 		t.Errorf("there is no room for another client: %s", r.answer)
+	}
+}
+
+// What a wrong name may have meant is looked for within bounds; that shows by the last of many not being found.
+func TestALongWrongNameIsNotLookedForWithoutEnd(t *testing.T) {
+	house := func(n int) (*world, string) {
+		var tools []string
+		declared := "tools:\n"
+		for i := range n {
+			name := fmt.Sprintf("a_rather_long_name_%020d", i)
+			declared += "      - { name: " + name + ", capability: read }\n"
+			tools = append(tools, tool(name))
+		}
+		w := newWorld(t, strings.Replace(crmPolicy(""), "tools:\n", declared, 1), map[string][]string{"crm": tools})
+		r := w.call(w.principal("corp", "bob", "team=ops"), fmt.Sprintf("crm__a_rather_long_name_%019dx", (n-1)/10), "")
+		return w, string(r.answer)
+	}
+	if _, answer := house(100); !strings.Contains(answer, "00090") {
+		t.Errorf("nothing was found among few: %s", answer)
+	}
+	w, answer := house(2000)
+	if strings.Contains(answer, "01990") {
+		t.Errorf("2000 long names were compared with another: %s", answer)
+	}
+	// A short wrong name is like none of them, and a suffix is found without comparing.
+	if r := w.call(w.principal("corp", "bob", "team=ops"), "a_rather_long_name_00000000000000001999", ""); !strings.Contains(string(r.answer), "did you mean") {
+		t.Errorf("the name without its upstream was not found: %s", r.answer)
 	}
 }

@@ -224,7 +224,7 @@ func (g *Gateway) list(rq *Request, reply Reply) {
 
 // maxSimilar bounds the search for a name that was meant, in comparisons of two bytes, about 2 ns each: a wrong name must not cost much
 // more than a right one.
-const maxSimilar = 1 << 20
+const maxSimilar = 1 << 21
 
 // similar gives up to three visible names that a caller may have meant. It looks only at what the caller sees, so that it tells
 // nothing else.
@@ -246,10 +246,9 @@ func (v view) similar(scope capabilities.UpstreamID, asked string) []string {
 		case strings.HasSuffix(name, "__"+asked) || strings.EqualFold(name, asked):
 			d = 0
 		case max(len(name)-len(asked), len(asked)-len(name)) <= far:
-			if work -= len(name) * len(asked); work < 0 {
-				return nil
+			if work -= len(name) * len(asked); work >= 0 {
+				d = distance(asked, name)
 			}
-			d = distance(asked, name)
 		}
 		if d <= far {
 			close = append(close, match{name, d})
