@@ -11,6 +11,7 @@ func ObjectMembers(dst Members, raw []byte) (Members, error) {
 	if err != nil {
 		return dst, err
 	}
+	s.part = true
 	s.whole(i, errorObject)
 	if err := s.err(); err != nil {
 		return dst, err

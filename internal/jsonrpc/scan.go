@@ -79,6 +79,7 @@ type scanner struct {
 	unsure     bool // a name of the envelope is ambiguous
 
 	m       *Message // where to record; nil: only check
+	part    bool     // a value that was admitted before is taken apart: what it may hold was decided then
 	listKey string
 	unsound int
 }
@@ -91,7 +92,7 @@ func (s *scanner) start(raw []byte, depth int) {
 
 // release lets go of the input, and of storage that one large message needed.
 func (s *scanner) release() {
-	s.raw, s.m, s.listKey = nil, nil, ""
+	s.raw, s.m, s.listKey, s.part = nil, nil, "", false
 	if cap(s.names) > 1024 {
 		s.names = nil
 	}
@@ -347,7 +348,7 @@ func (s *scanner) record(lv level, n name, key, value Span, kind Kind) {
 		s.unsure = s.unsure || lv == top
 		s.note(InvalidRequest, key.Start, "member ", text, " of "+lv.String()+" imitates "+strconv.Quote(real)+": only the exact spelling is accepted")
 	}
-	if len(*to) == maxMembers {
+	if len(*to) == maxMembers && !s.part {
 		s.note(InvalidRequest, key.Start, "more than "+strconv.Itoa(maxMembers)+" members in one object of the message", nil, "")
 		return
 	}
