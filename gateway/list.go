@@ -29,6 +29,22 @@ type rendered struct {
 	tools  []*assembly.Tool
 	pages  [][]byte // each `"tools":[…]`; nil when nobody asked lately. Read and set under the lock of views.
 	bytes  int      // of pages
+
+	once  sync.Once
+	shown [sha256.Size]byte // see holds
+}
+
+// holds is a digest of what the list holds, independent of the snapshot that it comes from. All who see the same share it: watchers may be
+// many, and each is asked at every change.
+func (r *rendered) holds() [sha256.Size]byte {
+	r.once.Do(func() {
+		h := sha256.New()
+		for _, t := range r.tools {
+			h.Write([]byte(t.Canonical + " " + string(t.Digest) + "\n"))
+		}
+		r.shown = [sha256.Size]byte(h.Sum(nil))
+	})
+	return r.shown
 }
 
 // views keeps the views of one snapshot. They are made on demand and die with it.

@@ -41,15 +41,9 @@ func (g *Gateway) Watch(p principals.Principal, scope capabilities.UpstreamID) (
 	}
 }
 
-// watched is a digest of what the watcher's list holds, independent of the snapshot that it comes from.
+// watched is a digest of what the watcher's list holds now.
 func (g *Gateway) watched(w *watcher) [sha256.Size]byte {
-	s := g.current.Load()
-	v := g.view(s, w.principal, w.scope, g.cfg.Clock().UnixMilli())
-	h := sha256.New()
-	for _, t := range v.tools {
-		h.Write([]byte(t.Canonical + " " + string(t.Digest) + "\n"))
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return g.view(g.current.Load(), w.principal, w.scope, g.cfg.Clock().UnixMilli()).holds()
 }
 
 // changed tells exactly those whose visible set is another one now.
