@@ -36,10 +36,14 @@ func (g *Gateway) Declare(p *policy.Policy, d *policy.Document, version string, 
 	return g.swap(in)
 }
 
-// observe takes what an upstream listed for an account. A list equal to the one before changes nothing.
-func (g *Gateway) observe(id capabilities.UpstreamID, o assembly.Observation) {
+// observe takes what an upstream listed for an account. A list equal to the one before changes nothing, and one from where the upstream
+// does not point any more is nobody's: it is asked under the lock, or a reload could come between.
+func (g *Gateway) observe(id capabilities.UpstreamID, binding capabilities.Digest, o assembly.Observation) {
 	g.keeper.mu.Lock()
 	defer g.keeper.mu.Unlock()
+	if g.Snapshot().Bindings[id] != binding {
+		return
+	}
 	in := g.keeper.in
 	have := in.Observed[id]
 	i := slices.IndexFunc(have, func(x assembly.Observation) bool { return x.Account == o.Account })

@@ -194,9 +194,7 @@ func (p *pool) list(ctx context.Context, e *pooled) error {
 		return err
 	}
 	o := assembly.Observation{Account: string(e.key.account), Tools: observed(p.g.Snapshot(), e.key.upstream, tools)}
-	if p.g.Snapshot().Bindings[e.key.upstream] == e.key.binding {
-		p.g.observe(e.key.upstream, o)
-	}
+	p.g.observe(e.key.upstream, e.key.binding, o)
 	return nil
 }
 
