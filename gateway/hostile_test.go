@@ -79,3 +79,31 @@ func TestALongWrongNameIsNotLookedForWithoutEnd(t *testing.T) {
 		t.Errorf("the name without its upstream was not found: %s", r.answer)
 	}
 }
+
+// An upstream that announces a change as soon as the last one was listed is listed for a tenth of the time at most.
+func TestAStormOfChangesLeavesTime(t *testing.T) {
+	w := crmWorld(t, "", func(w *world) {
+		w.realClock = func() time.Time { // each look takes a while, so that a listing does
+			w.advance(20 * time.Millisecond)
+			return w.clock()
+		}
+	})
+	w.call(w.principal("corp", "bob", "team=ops"), "crm__get", "")
+	changed := w.up.Sessions()[0].Target.Changed
+	before := w.up.Listed.Load()
+	end := time.Now().Add(300 * time.Millisecond)
+	for time.Now().Before(end) {
+		changed()
+		time.Sleep(time.Millisecond)
+	}
+	// A listing seems to take 20 ms or more, hence a rest of 180 ms; without rests there would be some hundred.
+	if n := w.up.Listed.Load() - before; n < 1 || n > 3 {
+		t.Errorf("listed %d times", n)
+	}
+	// The last announcement is not lost.
+	for deadline := time.Now().Add(5 * time.Second); w.up.Listed.Load()-before < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what was announced during a rest was never listed")
+		}
+	}
+}

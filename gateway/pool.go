@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -210,7 +211,7 @@ func observed(s *assembly.Snapshot, upstream capabilities.UpstreamID, listed []m
 	return tools
 }
 
-// relist lists again after a list_changed or after time. A storm of notices gives one listing now and one after it.
+// relist lists again after a list_changed or after time. A storm of notices gives one listing now and one after a rest.
 func (p *pool) relist(e *pooled) {
 	p.mu.Lock()
 	if p.shut || e.retired || e.opened() && e.err != nil {
@@ -229,11 +230,13 @@ func (p *pool) relist(e *pooled) {
 		defer p.ending.Done()
 		for {
 			ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+			began := p.g.cfg.Clock()
 			// A refresh that fails changes nothing: it neither empties nor widens what holds.
 			if err := p.list(ctx, e); err != nil {
 				p.g.cfg.Log.Warn("upstream could not be listed again", "upstream", string(e.key.upstream), "error", err)
 			}
 			cancel()
+			p.rest(e, p.g.cfg.Clock().Sub(began))
 			p.mu.Lock()
 			e.listed = p.g.cfg.Clock()
 			if !e.again || e.retired {
@@ -246,6 +249,21 @@ func (p *pool) relist(e *pooled) {
 		}
 	}()
 }
+
+// rest keeps an upstream that announces changes without end, and lists something new each time, from keeping us busy: a session spends
+// at most a tenth of its time being listed, assembling the house anew included. What it announces meanwhile is listed after it.
+func (p *pool) rest(e *pooled, took time.Duration) {
+	timer := time.NewTimer(min(9*took, longestRest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.Done():
+	case <-p.g.draining:
+	}
+}
+
+// longestRest bounds how old a list may get that was slow to come.
+const longestRest = 30 * time.Second
 
 // release ends one use. A retired session closes with its last one.
 func (e *pooled) release() {
@@ -397,19 +415,19 @@ func (g *Gateway) settings(ctx context.Context, u *policy.Upstream) (map[string]
 }
 
 // Survey opens an upstream once, as the operator, and gives what it lists: for writing a lock. It uses the upstream's own account
-// when it names one, and observes nothing.
+// when it names one, and otherwise the account of the grants that reach it when that is only one. It observes nothing.
 func (g *Gateway) Survey(ctx context.Context, id capabilities.UpstreamID) ([]assembly.ObservedTool, error) {
 	s := g.Snapshot()
 	u, ok := s.Upstream(id)
 	if !ok {
 		return nil, errors.New("no such upstream: " + string(id))
 	}
-	account, m := accounts.None, Material{}
-	if u.Account != "" {
-		account = accounts.Handle(u.Account)
+	m := Material{}
+	account := listingAccount(s, u)
+	if account != accounts.None {
 		ref, state := s.Accounts.Bind(account, u.ID)
 		if state != accounts.Bound {
-			return nil, errors.New("account " + u.Account + " is " + state.String())
+			return nil, errors.New("account " + string(account) + " is " + state.String())
 		}
 		var err error
 		if m, err = g.cfg.Credentials.Resolve(ctx, ref); err != nil {
@@ -435,4 +453,30 @@ func (g *Gateway) Survey(ctx context.Context, id capabilities.UpstreamID) ([]ass
 		return nil, err
 	}
 	return observed(s, id, listed), nil
+}
+
+// listingAccount is the account to list an upstream with. Among several that grants name none is better than another, so that the
+// upstream then has to say.
+func listingAccount(s *assembly.Snapshot, u *policy.Upstream) accounts.Handle {
+	if u.Account != "" || u.AccountNone {
+		return cmp.Or(accounts.Handle(u.Account), accounts.None)
+	}
+	realised := map[string]bool{}
+	for _, t := range u.Tools {
+		realised[t.Capability] = true
+	}
+	found := accounts.None
+	for _, g := range s.Declared.Grants {
+		for _, use := range g.Uses {
+			h := accounts.Handle(use.Account)
+			switch {
+			case !realised[use.Capability] || h == accounts.None || h == found:
+			case found == accounts.None:
+				found = h
+			default:
+				return accounts.None
+			}
+		}
+	}
+	return found
 }
