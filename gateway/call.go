@@ -319,8 +319,9 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 		f.giveBack(ctx, r)
 		f.finish(ctx, outcome, NotSent, detail)
 		if outcome == CredentialFailed {
-			// Where a secret is kept is for the record, not for the caller.
-			detail = "account " + string(f.permit.Account) + "; the operator finds the reason under this decision's id"
+			// Where a secret is kept is for the operator, not for the caller.
+			g.cfg.Log.Error("credential failed", "call", f.record.Call, "account", string(f.permit.Account), "error", detail)
+			detail = "account " + string(f.permit.Account) + "; the operator finds the reason in the audit under this decision's id"
 		}
 		f.answer(outcome, detail)
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -91,9 +92,6 @@ func readLock(text content, root value, info *Info, open func(string) (content, 
 			return assembly.Lock{}, err
 		}
 		lock.Upstreams[id] = u
-	}
-	if len(definitions.rest) > 0 {
-		return assembly.Lock{}, fmt.Errorf("%s:%d: a definition that %s does not list", side.path, definitions.line+1, text.path)
 	}
 	return lock, nil
 }
@@ -254,36 +252,49 @@ type lines struct {
 	line int
 }
 
-// next gives the definition on the next line, which must be that of id.
+// next gives the definition of id. Both files have one order; a definition that the lock does not list any more is passed over, so
+// that an acceptance is taken back by deleting its lines in the lock.
 func (l *lines) next(id capabilities.Identity) ([]byte, error) {
+	for {
+		whose, definition, err := l.one()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("%s: no definition of %q; it was deleted there, or the lines of the lock were moved: restore both files together", l.path, id.Canonical())
+		case err != nil:
+			return nil, fmt.Errorf("%s:%d: %w", l.path, l.line, err)
+		case whose == id.Canonical():
+			return definition, nil
+		}
+	}
+}
+
+// one gives the next definition and whose it is, io.EOF after the last.
+func (l *lines) one() (string, []byte, error) {
 	line, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
 	l.line++
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%s:%d: %s", l.path, l.line, fmt.Sprintf(format, args...))
+	if len(l.rest) == 0 {
+		return "", nil, io.EOF
 	}
-	if len(l.rest) == 0 || !ended {
-		return nil, bad("no definition of %s", id)
+	if !ended {
+		return "", nil, errors.New("the line is cut short")
 	}
 	l.rest = rest
 	members, err := jsonrpc.ObjectMembers(nil, line)
 	if err != nil {
-		return nil, bad("%v", err)
+		return "", nil, err
 	}
 	if len(members) != 2 || members[0].Key != "identity" || members[1].Key != "definition" {
-		return nil, bad("want the members identity and definition")
+		return "", nil, errors.New("want the members identity and definition")
 	}
 	whose, err := jsonrpc.DecodeString(line[members[0].Value.Start:members[0].Value.End])
 	if err != nil {
-		return nil, bad("identity: %v", err)
-	}
-	if whose != id.Canonical() {
-		return nil, bad("the definition of %q, where the lock lists %s", whose, id)
+		return "", nil, fmt.Errorf("identity: %w", err)
 	}
 	raw, err := jsonrpc.DecodeString(line[members[1].Value.Start:members[1].Value.End])
 	if err != nil {
-		return nil, bad("definition: %v", err)
+		return "", nil, fmt.Errorf("definition: %w", err)
 	}
-	return []byte(raw), nil
+	return whose, []byte(raw), nil
 }
 
 // Write makes lock the content of the file at path and gives its new digest. Lock.Digest must be the digest of the lock that

@@ -31,10 +31,11 @@ import (
 
 // house is a composed gateway: the flow with an adapter on every port. This file is the only place that knows which.
 type house struct {
-	gateway *gateway.Gateway
-	keys    *keys
-	log     *slog.Logger
-	closers []io.Closer
+	gateway     *gateway.Gateway
+	keys        *keys
+	credentials gateway.Credentials
+	log         *slog.Logger
+	closers     []io.Closer
 }
 
 // compose puts the house together. Closing it ends upstream sessions first and the audit last, so that what happens while closing
@@ -48,7 +49,7 @@ func compose(in assembly.Input, sinks []string, log *slog.Logger, stderr io.Writ
 	if err != nil {
 		return nil, err
 	}
-	h := &house{log: log, closers: closers, keys: &keys{credentials: credentials}}
+	h := &house{log: log, closers: closers, credentials: credentials, keys: &keys{credentials: credentials}}
 	h.keys.declare(in.Policy)
 	h.gateway = gateway.New(gateway.Config{
 		Clock:         time.Now,

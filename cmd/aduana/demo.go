@@ -105,6 +105,10 @@ func demo(p *printer, listen string, once bool) error {
 		p.line("The gateway goes on. Point an MCP client at it, and end it with ctrl-c:")
 		p.line("  url     %s", url)
 		p.line("  header  Authorization: Bearer %s", key)
+		p.line("For example:")
+		p.line("  curl -s %s -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\", url, key)
+		p.line("    -H 'MCP-Protocol-Version: %s' -H 'Mcp-Method: tools/list' \\", mcp.LatestModern)
+		p.line(`    -d '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"%s":"%s","%s":{}}}}'`, mcp.MetaVersion, mcp.LatestModern, mcp.MetaCapabilities)
 		p.note("listening on %s", url)
 		<-ctx.Done()
 	}
@@ -285,7 +289,9 @@ func (w *walk) call(ctx context.Context, name, arguments string) error {
 	for _, c := range answer.Result.Content {
 		w.p.line("   → %s", c.Text)
 	}
-	if place := answer.Result.Meta.Decision.Place; place != "" {
+	// A missing grant has no line of its own: its place is the list of grants.
+	if d := answer.Result.Meta.Decision; d.Place != "" && d.Code != "no_grant_matches" {
+		place := d.Place
 		var line, column int
 		if _, err := fmt.Sscanf(place, "policy:%d:%d", &line, &column); err == nil {
 			w.p.line("     %s │ %s", place, strings.Split(demoPolicy, "\n")[line-1])
@@ -300,7 +306,7 @@ type demoReply struct {
 		Tools   []struct{ Name string }
 		Content []struct{ Text string }
 		Meta    struct {
-			Decision struct{ Place string } `json:"aduana/decision"`
+			Decision struct{ Code, Place string } `json:"aduana/decision"`
 		} `json:"_meta"`
 	}
 	Error struct {

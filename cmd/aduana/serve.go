@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"aduana/accounts"
 	"aduana/adapters/lockfile"
 	"aduana/adapters/mcphttp"
 	"aduana/adapters/mcpstdio"
@@ -104,7 +105,10 @@ func (s *serving) run(ctx context.Context, p *printer, stdin io.Reader) error {
 	// Armed before anything is opened. The second signal meets the default disposition.
 	ctx, disarm := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer disarm()
-	context.AfterFunc(ctx, disarm)
+	context.AfterFunc(ctx, func() {
+		disarm()
+		p.note("stopping: running calls may take up to ten seconds; the signal again ends them now")
+	})
 
 	log := slog.New(slog.NewTextHandler(p.err, nil))
 	d, err := s.load(p)
@@ -174,9 +178,7 @@ func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, 
 			return err
 		}
 	}
-	for _, f := range h.gateway.Snapshot().Findings {
-		p.note("%s", f)
-	}
+	s.tell(ctx, p, h)
 	var listener net.Listener
 	if !s.stdio {
 		var err error
@@ -198,6 +200,9 @@ func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, 
 
 	if s.stdio {
 		p.note("%s serves stdio, policy %s", productVersion, h.gateway.Snapshot().Version)
+		if os.Getenv(s.keyEnv) == "" {
+			p.note("%s is not set, so that every request will be refused; it must hold the client's key", s.keyEnv)
+		}
 		// A client that is gone must end this process by the end of its input, after what runs has ended, and not by a signal.
 		signal.Ignore(syscall.SIGPIPE)
 		connected, hangUp := context.WithCancel(context.Background())
@@ -213,12 +218,52 @@ func (s *serving) serve(ctx context.Context, p *printer, h *house, d *declared, 
 		Health: func() mcphttp.Health {
 			return mcphttp.Health{Version: productVersion, Policy: h.gateway.Snapshot().Version}
 		}})
+	if host, _, err := net.SplitHostPort(listener.Addr().String()); err == nil && !net.ParseIP(host).IsLoopback() {
+		p.note("this listener is reachable from elsewhere, and keys travel over it in the clear: put TLS before it, and name it with --allow-host")
+	}
 	p.note("%s, policy %s, health at http://%s/health", productVersion, h.gateway.Snapshot().Version, listener.Addr())
 	p.note("listening on http://%s/mcp", listener.Addr())
 	if err := server.Run(ctx, listener); err != nil {
 		return cannot(err, "")
 	}
 	return nil
+}
+
+// tell says at start what would surprise somebody later: what is withheld and how that ends, and what can never succeed here.
+func (s *serving) tell(ctx context.Context, p *printer, h *house) {
+	snapshot := h.gateway.Snapshot()
+	again := false
+	for _, f := range snapshot.Findings {
+		p.note("%s", f)
+		switch f.Reason {
+		case capabilities.NotAccepted, capabilities.DefinitionChanged, capabilities.BindingChanged:
+			again = true
+		}
+	}
+	if again {
+		p.hint("to accept an upstream as it is now, delete its lines in %s and start with --discover", s.lock)
+	}
+	for _, a := range snapshot.Policy.Accounts {
+		if a.Disabled {
+			continue
+		}
+		if _, err := h.credentials.Resolve(ctx, accounts.Reference(a.SecretRef)); err != nil {
+			p.note("account %s: %v; calls that need it will fail", a.ID, err)
+		}
+	}
+	destructive := map[string]bool{}
+	for _, c := range snapshot.Policy.Capabilities {
+		destructive[c.ID] = c.Risk == policy.RiskDestructive
+	}
+	for _, g := range snapshot.Policy.Grants {
+		asks := g.Ask == policy.AskAlways
+		for _, c := range g.Capabilities {
+			asks = asks || g.Ask == policy.AskDestructive && destructive[c]
+		}
+		if asks {
+			p.note("%s: calls need a person's yes (`ask: %s`), and this version has no way to ask: they are refused", snapshot.Place(g.Pointer), g.Ask)
+		}
+	}
 }
 
 // accept lists every upstream that the lock does not know and writes what it finds into the lock: trust on first use, by the
@@ -274,7 +319,7 @@ func (s *serving) accept(ctx context.Context, p *printer, h *house, d *declared)
 		if _, err := lockfile.Write(s.lock, lock); err != nil {
 			return cannot(fmt.Errorf("lock: %w", err), "")
 		}
-		p.note("wrote %s", s.lock)
+		p.note("wrote %s, and the definitions that it names beside it; keep both", s.lock)
 	}
 	// From here on it is like any other start: the lock on disk is what counts.
 	fresh, err := p.soundAs(servedLabel, s.policy, s.lock)

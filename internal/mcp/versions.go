@@ -4,7 +4,7 @@
 // It is mechanism: it knows no policy, opens nothing and decides nothing about who may do what. Bytes that the protocol does
 // not make it change pass as they are.
 //
-// Start at Era, then AppendCall and AppendResult: the two rewritings of the data path.
+// Start at Era, then AppendCall and ResultParts: the two rewritings of the data path.
 package mcp
 
 // Era is the protocol's generation: legacy has an initialize handshake and sessions, modern has neither.
