@@ -477,10 +477,10 @@ var errOver = errors.New("over the limit")
 // readAll reads a body of at most max bytes into spare, or into a larger buffer that it leaves there.
 func readAll(resp *http.Response, max int, spare *[]byte) ([]byte, error) {
 	b := (*spare)[:0]
-	if n := resp.ContentLength; n >= 0 {
-		if n > int64(max) {
-			return nil, errOver
-		}
+	// A length beyond maxScratch is only a promise: memory for it comes as the bytes do, or an upstream could have it for nothing.
+	if n := resp.ContentLength; n > int64(max) {
+		return nil, errOver
+	} else if n >= 0 && n <= maxScratch {
 		if int64(cap(b)) < n {
 			b = make([]byte, 0, n)
 			*spare = b
