@@ -70,9 +70,17 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 	var slot *slot
 	defer func() { slot.release() }()
 	var reservation Reservation
+	running := false
 	for lost := 0; ; {
 		if !f.decide(ctx) || !f.check(ctx) {
 			return
+		}
+		if !running {
+			if running = g.running.enter(rq.Principal.ID()); !running {
+				f.refuse(ctx, Busy, "too many of your calls run already")
+				return
+			}
+			defer g.running.leave(rq.Principal.ID())
 		}
 		if waits, ok := f.consent(ctx); !ok {
 			return
@@ -418,7 +426,10 @@ func (f *flow) stillGranted(s *standing) bool {
 	inv := invocation(f.rq.Principal, f.tool.Capability, f.g.cfg.Clock().UnixMilli())
 	inv.Usage.State = access.NotConsulted
 	p, ok := access.Evaluate(s.Access, inv).Permit()
-	return ok && p.Account == f.permit.Account && s.Bindings[f.tool.Identity.Upstream] == f.standing.Bindings[f.tool.Identity.Upstream]
+	account := accounts.Handle(f.permit.Account)
+	before, _ := f.standing.Accounts.Bind(account, string(f.tool.Identity.Upstream))
+	after, state := s.Accounts.Bind(account, string(f.tool.Identity.Upstream))
+	return ok && p == f.permit && state == accounts.Bound && before == after && s.Bindings[f.tool.Identity.Upstream] == f.standing.Bindings[f.tool.Identity.Upstream]
 }
 
 func (f *flow) credential(ctx context.Context) (Material, error) {

@@ -43,22 +43,24 @@ type Config struct {
 
 // Gateway is the flow. It is safe for concurrent use.
 type Gateway struct {
-	cfg      Config
-	greeting mcp.Greeting
-	current  atomic.Pointer[standing]
-	keeper   keeper
-	pool     *pool
-	slots    slots
-	seal     *seal
-	sessions sessions
-	watchers watchers
-	calls    atomic.Uint64
-	prefix   string
-	draining chan struct{}
-	drain    sync.Once
-	answers  sync.Pool
-	flows    sync.Pool
-	digests  sync.Pool
+	cfg       Config
+	greeting  mcp.Greeting
+	current   atomic.Pointer[standing]
+	keeper    keeper
+	pool      *pool
+	slots     slots
+	running   running
+	strangers strangers
+	seal      *seal
+	sessions  sessions
+	watchers  watchers
+	calls     atomic.Uint64
+	prefix    string
+	draining  chan struct{}
+	drain     sync.Once
+	answers   sync.Pool
+	flows     sync.Pool
+	digests   sync.Pool
 }
 
 // standing is one snapshot with what is derived from it on demand.
@@ -116,8 +118,42 @@ func (g *Gateway) Authenticate(ctx context.Context, c Credential) (principals.Pr
 			return p, problem
 		}
 	}
-	g.note(ctx, &Record{Surface: c.Surface, Problem: problem, Outcome: Unauthenticated})
+	if more, record := g.strangers.budget(g.cfg.Clock()); record {
+		r := &Record{Surface: c.Surface, Problem: problem, Outcome: Unauthenticated}
+		if more > 0 {
+			r.Detail = strconv.Itoa(more) + " more since the last of these were counted and not recorded"
+		}
+		g.note(ctx, r)
+	}
 	return principals.Principal{}, problem
+}
+
+// maxStrangers is how many failures to authenticate are recorded in a second. Whoever has no credential must not be able to fill the
+// disk that every call needs for its record.
+const maxStrangers = 100
+
+// strangers keeps that budget, and counts what exceeds it.
+type strangers struct {
+	mu      sync.Mutex
+	second  int64
+	written int
+	dropped int
+}
+
+// budget says whether to record one more, and how many were dropped before it.
+func (s *strangers) budget(now time.Time) (dropped int, record bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := now.Unix(); t != s.second {
+		s.second, s.written = t, 0
+	}
+	if s.written >= maxStrangers {
+		s.dropped++
+		return 0, false
+	}
+	s.written++
+	dropped, s.dropped = s.dropped, 0
+	return dropped, true
 }
 
 // Request is one client message with what its surface knows about it.

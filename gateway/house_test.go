@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -528,3 +529,56 @@ func (s *stream) Answer(_ int, parts ...[]byte) {
 	s.answers <- string(b)
 }
 func (s *stream) Begin(*gateway.ClientSession) {}
+
+// Whoever has no credential cannot fill the audit: beyond a budget failures are counted, and the count is told.
+func TestStrangersHaveABudget(t *testing.T) {
+	w := crmWorld(t, "")
+	for range 1000 {
+		if _, problem := w.g.Authenticate(context.Background(), gateway.Credential{}); problem != principals.CredentialMissing {
+			t.Fatal(problem)
+		}
+	}
+	if n := len(w.audit.records(t)); n != 100 {
+		t.Errorf("%d records of 1000 failures in a second", n)
+	}
+	w.advance(time.Second)
+	w.g.Authenticate(context.Background(), gateway.Credential{})
+	records := w.audit.records(t)
+	if got := records[len(records)-1]["detail"]; len(records) != 101 || got != "900 more since the last of these were counted and not recorded" {
+		t.Errorf("%d records, the last says %v", len(records), got)
+	}
+}
+
+// One principal's calls are bounded, whatever its sessions; nobody else is held up by them.
+func TestOnePrincipalsRunningCallsAreBounded(t *testing.T) {
+	gate := make(chan struct{})
+	var once sync.Once
+	w := crmWorld(t, "", func(w *world) {
+		w.up.Handler = func(_ context.Context, target gateway.Target, _ *gateway.UpstreamCall) ([]byte, gateway.Answer) {
+			if target.Principal == "corp:bob" {
+				<-gate
+			}
+			return []byte(`{"content":[]}`), gateway.Answer{Sent: gateway.Answered}
+		}
+	})
+	defer once.Do(func() { close(gate) })
+	bob, eva := w.principal("corp", "bob", "team=ops"), w.principal("corp", "eva", "team=ops")
+	done := make(chan *reply, 512)
+	for range 512 {
+		go func() { done <- w.call(bob, "crm__get", "") }()
+	}
+	eventually(t, func() bool { return w.up.Called.Load() == 512 })
+	if outcome, _, _, _ := decision(t, w.call(bob, "crm__get", "").answer); outcome != "busy" {
+		t.Errorf("one more: %s", outcome)
+	}
+	if r := w.call(eva, "crm__get", ""); !strings.Contains(string(r.answer), `"content":[]`) {
+		t.Errorf("somebody else: %s", r.answer)
+	}
+	once.Do(func() { close(gate) })
+	for range 512 {
+		<-done
+	}
+	if r := w.call(bob, "crm__get", ""); !strings.Contains(string(r.answer), `"content":[]`) {
+		t.Errorf("afterwards: %s", r.answer)
+	}
+}

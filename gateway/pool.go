@@ -120,6 +120,10 @@ func (p *pool) entry(key sessionKey) (e *pooled, opener bool, err error) {
 		if p.shut {
 			return nil, false, &Failure{Class: FailedCancelled, Detail: "the gateway is stopping"}
 		}
+		// A call that began under an older snapshot must not dial a place that the policy has left since.
+		if p.g.Snapshot().Bindings[key.upstream] != key.binding {
+			return nil, false, &Failure{Class: FailedCancelled, Detail: "the policy changed meanwhile"}
+		}
 		if len(p.by) >= p.g.cfg.MaxSessions && p.by[key] == nil {
 			return nil, false, &Failure{Class: FailedDial, Detail: "too many upstream sessions are open"}
 		}

@@ -98,3 +98,34 @@ func (t *slot) release() {
 		q.waiting = q.waiting[1:]
 	}
 }
+
+// maxRunning bounds the calls of one principal that run or wait at once. A legacy client's calls outlive its connection, so that
+// nothing else would.
+const maxRunning = 512
+
+// running counts the calls of each principal.
+type running struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (r *running) enter(principal string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]int{}
+	}
+	if r.by[principal] >= maxRunning {
+		return false
+	}
+	r.by[principal]++
+	return true
+}
+
+func (r *running) leave(principal string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by[principal]--; r.by[principal] == 0 {
+		delete(r.by, principal)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -118,9 +120,36 @@ func (h *house) close() error {
 }
 
 // declare puts another policy and lock in force: who may authenticate, and everything else.
+//
+// Keys and grants cannot change in one step. In between only issuers count that both policies declare alike: a key that comes to
+// stand for somebody else must have neither the old grants nor the new ones meanwhile.
 func (h *house) declare(p *policy.Policy, d *policy.Document, version string, lock assembly.Lock) *assembly.Snapshot {
+	h.keys.declare(unchanged(h.gateway.Snapshot().Policy, p))
+	s := h.gateway.Declare(p, d, version, lock)
 	h.keys.declare(p)
-	return h.gateway.Declare(p, d, version, lock)
+	return s
+}
+
+// unchanged gives the issuers that two policies declare alike.
+func unchanged(before, after *policy.Policy) *policy.Policy {
+	alike := &policy.Policy{}
+	for _, a := range after.Issuers {
+		for _, b := range before.Issuers {
+			if a.ID == b.ID && reflect.DeepEqual(withoutPlaces(a), withoutPlaces(b)) {
+				alike.Issuers = append(alike.Issuers, a)
+			}
+		}
+	}
+	return alike
+}
+
+func withoutPlaces(i policy.Issuer) policy.Issuer {
+	i.Pointer = ""
+	i.Attributes = slices.Clone(i.Attributes)
+	for j := range i.Attributes {
+		i.Attributes[j].Pointer = ""
+	}
+	return i
 }
 
 // keys is the static-key authenticator of the policy in force.
