@@ -125,9 +125,8 @@ func (h *house) tryOpen(t gateway.Target) (gateway.UpstreamSession, error) {
 // called is what came of one call.
 type called struct {
 	gateway.Answer
-	text     string // of the first block of content
-	raw      string // the whole response
-	progress []string
+	text string // of the first block of content
+	raw  string // the whole response
 }
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -80,7 +79,7 @@ func TestSchemasSuite(t *testing.T) {
 		"quotes values": {func(schema, arguments []byte) error {
 			err := answers(schema, arguments)
 			if v := new(gateway.Violation); errors.As(err, &v) {
-				v.Detail = fmt.Sprintf("%s", arguments)
+				v.Detail = string(arguments)
 			}
 			return err
 		}, "a violation shows a value"},
