@@ -192,7 +192,7 @@ func (b *bench) startAduana(ctx context.Context, name string, transport map[stri
 // lock writes a policy and has aduana accept what the upstream lists, into a lock of its own folder. The upstream must list as many
 // tools as the policy maps.
 func (b *bench) lock(ctx context.Context, name string, transport map[string]any, tools, principals int) (policy, lock string, err error) {
-	dir := filepath.Join(b.dir, name)
+	dir := filepath.Join(b.dir, name+"-files")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", "", err
 	}
