@@ -120,8 +120,8 @@ func (g *Gateway) call(ctx context.Context, rq *Request, reply Reply) {
 	f.act(ctx, reservation)
 }
 
-// leaving frees the request's id before its answer goes out: the client may use it again as soon as it sees the answer, while this
-// call still winds up.
+// leaving frees the request's id before its answer goes out: the client may use it again as soon as it sees the answer, while the
+// outcome is still being recorded.
 type leaving struct {
 	Reply
 	rq   *Request
@@ -363,10 +363,10 @@ func (f *flow) act(ctx context.Context, r Reservation) {
 
 	f.record.ResultBytes = len(response.Raw)
 	f.record.IsError = mcp.ResultIsError(response) || len(response.Error) > 0
-	// The outcome is recorded before the client sees it: what a client was told is what is on record. If that fails the call has
-	// happened all the same: the client gets its result, the intent stands open in the audit, and the sink refuses the next call.
-	f.finish(ctx, Invoked, Answered, "")
+	// The client need not wait for the record of the outcome: the call has happened, and its intent is on record. If this record
+	// fails, the intent stands open in the audit, and the sink refuses the next call.
 	f.reply.Answer(mcp.StatusOK, mcp.ResultParts(f.store.parts[:0], f.rq.Message.ID(), response, f.rq.Era)...)
+	f.finish(ctx, Invoked, Answered, "")
 }
 
 // answered is the memory of one answer. It serves one call after another, because a fresh megabyte for each would have to be
@@ -465,7 +465,11 @@ func (f *flow) finish(ctx context.Context, outcome Outcome, sent Sent, detail st
 	now := f.g.cfg.Clock()
 	r.Event, r.Outcome, r.Sent, r.Detail = EventFinish, outcome, sent, detail
 	r.At, r.DurationUS = now.UnixMilli(), now.Sub(f.started).Microseconds()
-	if err := f.g.cfg.Audit.Finish(ctx, r); err != nil {
+	record := f.g.cfg.Audit.Finish
+	if later, ok := f.g.cfg.Audit.(AuditLater); ok {
+		record = later.FinishLater
+	}
+	if err := record(ctx, r); err != nil {
 		f.g.cfg.Log.Error("an outcome was not recorded; its intent stays open", "call", r.Call, "error", err)
 	}
 }

@@ -443,7 +443,7 @@ type asking func() bool
 
 func (a asking) Ask(context.Context, gateway.Question) (bool, error) { return a(), nil }
 
-// An id is free as soon as its answer is out, also before the call has wound up.
+// An id is free as soon as its answer is out, also while the outcome is still being recorded.
 func TestAnIDIsFreeWithItsAnswer(t *testing.T) {
 	w := crmWorld(t, "")
 	bob := w.principal("corp", "bob", "team=ops")

@@ -109,6 +109,14 @@ type Audit interface {
 	Note(ctx context.Context, r *Record) error
 }
 
+// AuditLater is what an Audit may also do: take an outcome that nobody waits for.
+//
+// Contract: as Finish, but it returns when the record is taken in its place of the order: an Intend that returns nil afterwards
+// shows that it is written. The record is not kept.
+type AuditLater interface {
+	FinishLater(ctx context.Context, r *Record) error
+}
+
 // Schemas validates arguments against a pinned input schema.
 //
 // Contract: schema is identified by digest, so that a compiled form can be kept. It dereferences nothing outside the schema. The

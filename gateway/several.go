@@ -41,6 +41,19 @@ func (a AllSinks) Finish(ctx context.Context, r *Record) error {
 	return errors.Join(errs...)
 }
 
+// FinishLater tells every sink; those that make callers wait do so here too.
+func (a AllSinks) FinishLater(ctx context.Context, r *Record) error {
+	var errs []error
+	for _, sink := range a {
+		if later, ok := sink.(AuditLater); ok {
+			errs = append(errs, later.FinishLater(ctx, r))
+		} else {
+			errs = append(errs, sink.Finish(ctx, r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Note tells every sink, whatever the others say.
 func (a AllSinks) Note(ctx context.Context, r *Record) error {
 	var errs []error

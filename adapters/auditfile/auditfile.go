@@ -96,13 +96,40 @@ func (f *File) Note(_ context.Context, r *gateway.Record) error {
 	return f.append(r, gateway.EventNote)
 }
 
+// FinishLater records an outcome without waiting for it. It stands before every record that is handed in afterwards, so that an
+// intent which is on record shows that the outcomes before it are too. While the disk fails, outcomes are kept and come first
+// when it works again.
+func (f *File) FinishLater(_ context.Context, r *gateway.Record) error {
+	t, err := f.ticket(r, gateway.EventFinish)
+	if err == nil {
+		err = f.named(f.queue.Post(t))
+	}
+	return err
+}
+
 func (f *File) append(r *gateway.Record, want gateway.Event) error {
+	t, err := f.ticket(r, want)
+	if err == nil {
+		err = f.named(f.queue.Do(t))
+	}
+	return err
+}
+
+func (f *File) named(err error) error {
+	if err != nil {
+		return fmt.Errorf("audit file %q: %w", f.path, err)
+	}
+	return nil
+}
+
+// ticket encodes a record for the writer.
+func (f *File) ticket(r *gateway.Record, want gateway.Event) (*groupcommit.Ticket[entry], error) {
 	// Recovery pairs intents with finishes by these two, so a record without them must not get in.
 	if r.Event != want {
-		return fmt.Errorf("audit file %q: the event of a record is %q, and must be %q here", f.path, r.Event, want)
+		return nil, fmt.Errorf("audit file %q: the event of a record is %q, and must be %q here", f.path, r.Event, want)
 	}
 	if !plain(r.Call) || (r.Call == "" && want != gateway.EventNote) {
-		return fmt.Errorf("audit file %q: a %s needs a call id of up to 128 letters, digits, '-', '_', '.' or ':'; it has %q",
+		return nil, fmt.Errorf("audit file %q: a %s needs a call id of up to 128 letters, digits, '-', '_', '.' or ':'; it has %q",
 			f.path, want, r.Call)
 	}
 	t := f.queue.Ticket()
@@ -113,12 +140,9 @@ func (f *File) append(r *gateway.Record, want gateway.Event) error {
 	t.Item.call, t.Item.intent = r.Call, want == gateway.EventIntent
 	if n := len(t.Item.body); n > maxLine-1024 {
 		f.queue.Drop(t)
-		return fmt.Errorf("audit file %q: a record of %d bytes is over the bound of %d", f.path, n, maxLine-1024)
+		return nil, fmt.Errorf("audit file %q: a record of %d bytes is over the bound of %d", f.path, n, maxLine-1024)
 	}
-	if err := f.queue.Do(t); err != nil {
-		return fmt.Errorf("audit file %q: %w", f.path, err)
-	}
-	return nil
+	return t, nil
 }
 
 // plain reports whether a call id stands in JSON as it is, so that reading back need not undo escapes.

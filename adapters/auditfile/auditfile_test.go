@@ -4,8 +4,10 @@ package auditfile
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,5 +124,46 @@ func note(t *testing.T, a gateway.Audit, call string) {
 	t.Helper()
 	if err := a.Note(context.Background(), &gateway.Record{Event: gateway.EventNote, Call: call, At: 1_700_000_000_000}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An outcome that nobody waited for is on record before the next intent is.
+func TestFinishLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	f, err := Open(path, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for n := range 200 {
+		call := fmt.Sprint("c-", n)
+		if err := f.Intend(ctx, &gateway.Record{Event: gateway.EventIntent, Call: call}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(text), `"event":"finish"`); got != n {
+			t.Fatalf("%d outcomes on record before intent %d", got, n)
+		}
+		if err := f.FinishLater(ctx, &gateway.Record{Event: gateway.EventFinish, Call: call, Outcome: gateway.Invoked}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.FinishLater(ctx, &gateway.Record{Event: gateway.EventIntent, Call: "x"}); err == nil {
+		t.Error("an intent was taken for an outcome")
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	report, err := Verify(r)
+	if err != nil || report.Records != 400 || len(report.Open) != 0 {
+		t.Errorf("%+v, %v", report, err)
 	}
 }

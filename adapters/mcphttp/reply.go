@@ -73,7 +73,7 @@ func (p *reply) Answer(status int, parts ...[]byte) {
 			return
 		}
 	}
-	// Now, and not when the handler returns: the call may still have to wind up.
+	// Now, and not when the handler returns: the gateway may still have to record what it did.
 	_ = p.rc.Flush()
 }
 

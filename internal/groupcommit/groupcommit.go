@@ -53,7 +53,15 @@ type Queue[T any] struct {
 	stop    chan struct{}
 	done    chan struct{}
 	pool    sync.Pool
+
+	mu     sync.Mutex
+	posted []*Ticket[T]  // nobody waits for these
+	wake   chan struct{} // holds one when posted ones have waited long enough for company
+	armed  bool          // a timer will send to wake
 }
+
+// linger is how long a posted item waits for one that somebody waits for, to be committed with it: a wake-up of the goroutine saved.
+const linger = 5 * time.Millisecond
 
 // New starts the goroutine; Close ends it. Commit is called by it alone with at least one item, and all of the group share its
 // error. Late is called by it too, with an item that was committed after its caller had gone. Neither may keep an item.
@@ -61,6 +69,7 @@ func New[T any](wait time.Duration, commit func(group []*T) error, late func(ite
 	q := &Queue[T]{
 		commit: commit, late: late, wait: wait, epoch: time.Now(),
 		tickets: make(chan *Ticket[T], maxQueue), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1),
 	}
 	q.pool.New = func() any {
 		t := &Ticket[T]{answer: make(chan error, 1), timer: time.NewTimer(time.Hour)}
@@ -116,13 +125,53 @@ func (q *Queue[T]) Do(t *Ticket[T]) error {
 	return err
 }
 
+// Post hands an item in and does not wait for it. It is committed before every item that is handed in later, and at the latest after
+// linger. When a commit fails, posted items are kept and come first in the next one. The error says that it was not taken.
+func (q *Queue[T]) Post(t *Ticket[T]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed.Load():
+		q.pool.Put(t)
+		return ErrClosed
+	case len(q.posted) >= maxQueue: // it hangs, or nothing can be written
+		q.pool.Put(t)
+		return ErrStalled
+	}
+	q.posted = append(q.posted, t)
+	switch {
+	case len(q.posted) >= maxGroup:
+		q.nudge()
+	case !q.armed:
+		q.armed = true
+		time.AfterFunc(linger, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.armed = false
+			q.nudge()
+		})
+	}
+	return nil
+}
+
+// nudge wakes the goroutine for posted items. The caller holds mu.
+func (q *Queue[T]) nudge() {
+	if len(q.posted) == 0 {
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
 func (q *Queue[T]) run() {
 	defer close(q.done)
-	var tickets []*Ticket[T]
+	var waited, posted []*Ticket[T]
 	var items []*T
 	take := func(t *Ticket[T]) {
 		if t.state.CompareAndSwap(queued, taken) {
-			tickets, items = append(tickets, t), append(items, &t.Item)
+			waited = append(waited, t)
 		}
 	}
 	crowded := false
@@ -131,6 +180,7 @@ func (q *Queue[T]) run() {
 		select {
 		case t := <-q.tickets:
 			take(t)
+		case <-q.wake:
 		case <-q.stop:
 			stopping = true
 		}
@@ -140,7 +190,7 @@ func (q *Queue[T]) run() {
 			runtime.Gosched()
 		}
 	more:
-		for len(items) < maxGroup {
+		for len(waited) < maxGroup {
 			select {
 			case t := <-q.tickets:
 				take(t)
@@ -148,12 +198,26 @@ func (q *Queue[T]) run() {
 				break more
 			}
 		}
-		crowded = len(items) > 1
+		crowded = len(waited) > 1
+		// After the tickets: whatever was posted before one of them was handed in is here now, and goes before it.
+		q.mu.Lock()
+		posted = append(posted, q.posted...)
+		clear(q.posted)
+		q.posted = q.posted[:0]
+		q.mu.Unlock()
+		for _, list := range [...][]*Ticket[T]{posted, waited} {
+			for _, t := range list {
+				items = append(items, &t.Item)
+			}
+		}
+		if len(items) == 0 && stopping {
+			return
+		}
 		if len(items) > 0 {
 			q.busy.Store(max(1, int64(time.Since(q.epoch))))
 			err := q.commit(items)
-			gone := tickets[:0]
-			for _, t := range tickets {
+			var gone []*Ticket[T]
+			for _, t := range waited {
 				if t.state.CompareAndSwap(taken, answered) {
 					t.answer <- err
 				} else if err == nil {
@@ -164,12 +228,17 @@ func (q *Queue[T]) run() {
 				q.late(&t.Item)
 			}
 			q.busy.Store(0)
-		} else if stopping {
-			return
+			if err == nil || stopping { // after the last commit there is no next one
+				for _, t := range posted {
+					q.pool.Put(t)
+				}
+				clear(posted)
+				posted = posted[:0]
+			}
 		}
-		clear(tickets)
+		clear(waited)
 		clear(items)
-		tickets, items = tickets[:0], items[:0]
+		waited, items = waited[:0], items[:0]
 	}
 }
 

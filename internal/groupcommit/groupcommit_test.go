@@ -244,3 +244,103 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 		b.gate <- nil
 	})
 }
+
+// Posted items make nobody wait, come before what is handed in later, and outlive a commit that fails.
+func TestPostedItemsKeepTheirPlace(t *testing.T) {
+	b := &book{gate: gated}
+	run(t, b, func(t *testing.T, q *Queue[int]) {
+		for n := range 3 {
+			if err := post(q, n); err != nil {
+				t.Error(err)
+			}
+		}
+		done := make(chan error)
+		go func() { done <- do(q, 3) }()
+		synctest.Wait()
+		b.gate <- errors.New("disk full") // only the caller of 3 is told
+		if err := <-done; err == nil {
+			t.Error("the caller was not told")
+		}
+		if err := post(q, 4); err != nil {
+			t.Error(err)
+		}
+		go func() { done <- do(q, 5) }()
+		synctest.Wait()
+		close(b.gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.groups) != 1 || !slices.Equal(b.groups[0], []int{0, 1, 2, 4, 5}) {
+			t.Errorf("committed %v", b.groups)
+		}
+	})
+}
+
+// Without company, posted items are committed when they have lingered, all at once.
+func TestPostedItemsDoNotWaitForCompany(t *testing.T) {
+	b := &book{}
+	run(t, b, func(t *testing.T, q *Queue[int]) {
+		for n := range 3 {
+			if err := post(q, n); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(linger - 1)
+		synctest.Wait()
+		if got := b.all(); len(got) != 0 {
+			t.Errorf("too early: %v", got)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if got := b.all(); !slices.Equal(got, []int{0, 1, 2}) || len(b.groups) != 1 {
+			t.Errorf("committed %v", b.groups)
+		}
+		// Many do not wait even so long.
+		for n := range maxGroup {
+			if err := post(q, 100+n); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if got := b.all(); len(got) != 3+maxGroup {
+			t.Errorf("%d committed", len(got))
+		}
+	})
+}
+
+func post(q *Queue[int], n int) error {
+	k := q.Ticket()
+	k.Item = n
+	return q.Post(k)
+}
+
+// A queue that hangs takes what there is room for, and then says so at once. What it took is committed at the end.
+func TestPostIsBounded(t *testing.T) {
+	b := &book{gate: gated}
+	run(t, b, func(t *testing.T, q *Queue[int]) {
+		taken := 0
+		for ; ; taken++ {
+			if err := post(q, taken); err != nil {
+				if !errors.Is(err, ErrStalled) {
+					t.Error(err)
+				}
+				break
+			}
+		}
+		if taken < maxQueue || taken > 2*maxQueue {
+			t.Errorf("%d were taken", taken)
+		}
+		close(b.gate)
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := b.all(); len(got) != taken {
+			t.Errorf("%d committed of %d", len(got), taken)
+		}
+		if err := post(q, -1); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}

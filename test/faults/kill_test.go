@@ -167,6 +167,10 @@ func kills(t *testing.T) int {
 
 // TestMustShow10KilledDuringAThousandCalls: whatever reached the upstream had been recorded before, the audit verifies after the
 // next start, what was open is marked as unknown, and nothing is sent twice.
+// lingering is how many outcomes can be on their way at once: those of a few milliseconds, at thousands of calls a second, and never
+// more than the writer lets wait.
+const lingering = 128
+
 func TestMustShow10KilledDuringAThousandCalls(t *testing.T) {
 	// The log is one, through all kills: a chain that a crash breaks would be refused by the next start.
 	var mu sync.Mutex
@@ -227,13 +231,21 @@ func TestMustShow10KilledDuringAThousandCalls(t *testing.T) {
 				t.Errorf("round %d, seed %d: %s reached the upstream and has %d intents", round, seed, arguments, len(then[h.digest(t, arguments)]))
 			}
 		}
-		// What a client was told is what is recorded.
+		// What a client was told is what is recorded, or it was told in the last moments: an outcome follows its answer, and one that
+		// was still on its way is unknown now, never anything else.
+		late := 0
 		for _, arguments := range answered {
 			for call, outcome := range now[h.digest(t, arguments)] {
-				if outcome != "invoked" || reached[arguments] != 1 {
+				if outcome == "outcome_unknown" {
+					late++
+				}
+				if outcome != "invoked" && outcome != "outcome_unknown" || reached[arguments] != 1 {
 					t.Errorf("round %d, seed %d: a client has the result of %s, call %s ended as %q", round, seed, arguments, call, outcome)
 				}
 			}
+		}
+		if late > lingering {
+			t.Errorf("round %d, seed %d: %d answered calls have no outcome on record", round, seed, late)
 		}
 		// What was open is unknown now, and nothing else changed.
 		open := 0
