@@ -47,11 +47,11 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkScanManyMembers(b *testing.B) {
-	raw := []byte(`{"jsonrpc":"2.0","id":1,"result":{`)
+	raw := []byte(`{"jsonrpc":"2.0","id":1,"result":{"x":{`)
 	for i := range 100_000 {
 		raw = append(AppendString(raw, string([]byte{'k', byte('a' + i%26), byte('a' + i/26%26), byte('a' + i/676%26), byte('a' + i/17576%26)})), ':', '0', ',')
 	}
-	benchmarkScan(b, append(raw, `"z":0}}`...))
+	benchmarkScan(b, append(raw, `"z":0}}}`...))
 }
 
 func BenchmarkSplice(b *testing.B) {
