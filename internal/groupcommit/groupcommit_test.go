@@ -292,7 +292,7 @@ func TestPostedItemsDoNotWaitForCompany(t *testing.T) {
 		if got := b.all(); len(got) != 0 {
 			t.Errorf("too early: %v", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := b.all(); !slices.Equal(got, []int{0, 1, 2}) || len(b.groups) != 1 {
 			t.Errorf("committed %v", b.groups)
