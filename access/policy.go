@@ -70,7 +70,6 @@ const (
 // Policy declares nothing.
 type Policy struct {
 	capabilities map[string]*capability
-	slots        int
 }
 
 type capability struct {
@@ -240,7 +239,6 @@ func Compile(d Declared) *Policy {
 			set.byAttribute[rarest] = append(set.byAttribute[rarest], u)
 		}
 	}
-	p.slots = len(slots)
 	return p
 }
 

@@ -4,5 +4,5 @@
 // It is pure: the same inputs give the same Snapshot with the same hash, in whatever order they came. It opens nothing, and a
 // Snapshot never changes; a change of any input is a new Snapshot.
 //
-// Start at Assemble, then Snapshot.Lookup and Snapshot.Decide.
+// Start at Assemble, then Snapshot.Lookup and Snapshot.View.
 package assembly

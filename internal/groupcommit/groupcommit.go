@@ -2,7 +2,7 @@
 // to one goroutine, which commits whatever came together as one group and answers each caller; a caller that has no answer in
 // time goes away with an error, and what happened to its item is never left open.
 //
-// It does not know what an item is or where it is written. Start at Queue.Do.
+// It does not know what an item is or where it is written. Start at Queue.Do; Queue.Post is for items that nobody waits for.
 package groupcommit
 
 import (

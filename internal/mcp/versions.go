@@ -58,18 +58,16 @@ func Versions() []string {
 
 // JSON-RPC and MCP error codes.
 const (
-	CodeParse                  = -32700
-	CodeInvalidRequest         = -32600
-	CodeMethodNotFound         = -32601
-	CodeInvalidParams          = -32602
-	CodeInternal               = -32603
-	CodeHeaderMismatch         = -32020
-	CodeMissingCapability      = -32021
-	CodeUnsupportedVersion     = -32022
-	CodeServerBusy             = -31001 // ours: outside the range that JSON-RPC and MCP reserve
-	CodeAuditUnavailable       = -31002 // ours
-	CodeUpstreamListIncomplete = -31003 // ours
-	CodeUnauthenticated        = -31004 // ours: over stdio, which has no 401
+	CodeParse              = -32700
+	CodeInvalidRequest     = -32600
+	CodeMethodNotFound     = -32601
+	CodeInvalidParams      = -32602
+	CodeInternal           = -32603
+	CodeHeaderMismatch     = -32020
+	CodeMissingCapability  = -32021
+	CodeUnsupportedVersion = -32022
+	CodeServerBusy         = -31001 // ours: outside the range that JSON-RPC and MCP reserve
+	CodeUnauthenticated    = -31004 // ours: over stdio, which has no 401
 )
 
 // Methods and notifications by name.

@@ -2,7 +2,7 @@
 // piece and reads the response itself.
 //
 // It exists because a gateway's hop is mostly waiting, and net/http's Transport hands every request to a writing goroutine and every
-// response to a reading one; those hand-overs cost more than everything else that the gateway does. Parsing responses, chunking
+// response to a reading one; those hand-overs cost more than scan, decision and record together. Parsing responses, chunking
 // included, is net/http's. It knows no retry, no redirect, no proxy, no compression and no HTTP/2: a request is sent once, and
 // Sent says whether any byte of it can have left.
 //
