@@ -188,15 +188,6 @@ func ResultIsError(m *jsonrpc.Message) bool {
 	return ok && string(m.Bytes(e.Value)) == "true"
 }
 
-// AppendResult appends the client's response, made from an upstream's scanned one: ResultParts, joined.
-func AppendResult(dst, id []byte, m *jsonrpc.Message, client Era) []byte {
-	var room [16][]byte
-	for _, part := range ResultParts(room[:0], id, m, client) {
-		dst = append(dst, part...)
-	}
-	return dst
-}
-
 // ResultParts appends the parts that, joined, are the client's response: the client's own id bytes, then the result or error as it
 // came. What changes: a modern client gets resultType when a legacy upstream gave none; content that is null becomes the empty
 // list; _meta members that are the gateway's alone are dropped. The parts share memory with m, so that a large result is not copied.

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"testing"
 
 	"aduana/internal/jsonrpc"
@@ -30,7 +31,7 @@ func TestNobodyElseWritesTheGatewaysMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"jsonrpc":"2.0","id":5,"result":{"content":[],"_meta":{"k":2}}}`
-	if got := string(mcp.AppendResult(nil, []byte("5"), m, mcp.Legacy)); got != want {
+	if got := string(bytes.Join(mcp.ResultParts(nil, []byte("5"), m, mcp.Legacy), nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
