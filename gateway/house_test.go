@@ -589,3 +589,29 @@ func TestOnePrincipalsRunningCallsAreBounded(t *testing.T) {
 		t.Errorf("afterwards: %s", r.answer)
 	}
 }
+
+// A call that was decided before the policy left a place does not dial it any more.
+func TestAnOldSnapshotDialsNothing(t *testing.T) {
+	var w *world
+	meanwhile := func() {}
+	w = crmWorld(t, "places", func(w *world) { w.realAudit = interrupting{w.audit, func() { meanwhile() }} })
+	moved := compiled(t, strings.Replace(crmPolicy("places"), "127.0.0.1:1/mcp", "127.0.0.1:2/mcp", 1))
+	// Between the decision and the session stands the record of the intent.
+	meanwhile = func() { w.g.Declare(moved.Policy, moved.Document, "v2", w.in.Lock) }
+	r := w.call(w.principal("corp", "bob", "team=ops"), "crm__get", "")
+	if outcome, _, _, _ := decision(t, r.answer); outcome != "upstream_failed" || w.up.Opened.Load() != 0 {
+		t.Errorf("%s, opened %d times", outcome, w.up.Opened.Load())
+	}
+}
+
+// interrupting lets something happen after each intent is recorded.
+type interrupting struct {
+	*journal
+	then func()
+}
+
+func (i interrupting) Intend(ctx context.Context, r *gateway.Record) error {
+	err := i.journal.Intend(ctx, r)
+	i.then()
+	return err
+}
